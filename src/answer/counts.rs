@@ -1,0 +1,681 @@
+//! Reads `counts` answers: sections, listed events, labels, metrics.
+//!
+//! Invariant: all decisions are made on whole lines, so pieces of any size give the same reading; and an early end is
+//! only taken when the judge's own labels confirm the numbers.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::labels::{Decision, Label, LabelWords};
+use super::markup::{Lead, Name, is_fence, lead, quotation_after, trim_emphasis_end, trim_emphasis_start};
+use super::number::{self, read_number};
+use super::{CountFrom, Event, Finish, Reading, Reason, Section, Unscored, Values, thought};
+use crate::task::{CountSpec, CountsSpec};
+
+/// A `counts` format, prepared for reading.
+#[derive(Debug, Clone)]
+pub struct CountsFormat {
+    headings: Vec<(Name, Section)>,
+    labels: LabelWords,
+    metrics: Vec<Metric>,
+}
+
+#[derive(Debug, Clone)]
+struct Metric {
+    name: Name,
+    spec: CountSpec,
+    label: Option<usize>,
+}
+
+impl CountsFormat {
+    /// Prepares a task's format.
+    pub fn new(spec: &CountsSpec) -> Self {
+        let sections = &spec.sections;
+        let by_section = [
+            (&sections.events, Section::Events),
+            (&sections.other, Section::Other),
+            (&sections.labels, Section::Labels),
+            (&sections.last, Section::Final),
+        ];
+        let headings = by_section
+            .iter()
+            .flat_map(|(names, section)| names.iter().map(|name| (Name::new(name), *section)))
+            .collect();
+        let labels = LabelWords::new(&spec.labels, spec.flag.as_deref());
+        let metrics = spec
+            .counts
+            .iter()
+            .map(|count| Metric {
+                name: Name::new(&count.name),
+                label: count.label.as_deref().and_then(|label| labels.position(label)),
+                spec: count.clone(),
+            })
+            .collect();
+        Self { headings, labels, metrics }
+    }
+
+    /// The section that a line opens, and the words behind its heading.
+    fn heading<'t>(&self, words: &'t str) -> Option<(Section, &'t str)> {
+        let words = strip_step(words);
+        self.headings.iter().find_map(|(name, section)| {
+            let after = trim_emphasis_start(name.strip(words)?);
+            let after = match after.strip_prefix('(').and_then(|inside| inside.split_once(')')) {
+                Some((_, after)) => trim_emphasis_start(after),
+                None => after,
+            };
+            if after.is_empty() {
+                return Some((*section, ""));
+            }
+            after.strip_prefix([':', '：']).map(|content| (*section, trim_emphasis_start(content)))
+        })
+    }
+
+    /// The metric that a line states, and the text of its value.
+    fn metric<'t>(&self, words: &'t str) -> Option<(usize, &'t str)> {
+        let (words, quote) = match words.strip_prefix(['"', '“', '\'']) {
+            Some(inside) => (inside, true),
+            None => (words, false),
+        };
+        self.metrics.iter().enumerate().find_map(|(index, metric)| {
+            let mut after = metric.name.strip(words)?;
+            if quote {
+                after = after.strip_prefix(['"', '”', '\''])?;
+            }
+            value_text(after).map(|value| (index, value))
+        })
+    }
+}
+
+/// Takes `STEP 3 –` and a number off the start of a heading.
+fn strip_step(words: &str) -> &str {
+    let Some(after) = words.get(..4).filter(|step| step.eq_ignore_ascii_case("step")).map(|_| &words[4..]) else {
+        return words;
+    };
+    after.trim_start_matches(|c: char| {
+        c.is_whitespace() || c.is_ascii_digit() || matches!(c, '-' | '–' | '—' | ':' | '.' | '*' | '_')
+    })
+}
+
+/// The text of a metric's value, behind its separator; `None` if the line is prose.
+fn value_text(after: &str) -> Option<&str> {
+    if let Some(cell) = after.trim_start_matches(['*', '_', '`', ' ', '\t']).strip_prefix('|') {
+        return Some(cell);
+    }
+    let trimmed = trim_emphasis_start(after);
+    if let Some(value) = trimmed.strip_prefix([':', '：', '=', '→']) {
+        let value = trim_emphasis_start(value);
+        return Some(value.strip_prefix(['=', ':']).unwrap_or(value));
+    }
+    if trimmed.is_empty() {
+        return Some("");
+    }
+    if let Some(value) = trimmed.strip_prefix("is ").or_else(|| trimmed.strip_prefix("IS ")) {
+        return Some(value);
+    }
+    for dash in ['-', '–', '—'] {
+        if let Some(value) = trimmed.strip_prefix(dash) {
+            // `NAME - 3` is a separator; `NAME -3` may be a negative number, and is read as one.
+            return Some(if value.starts_with([' ', '\t']) { value } else { trimmed });
+        }
+    }
+    let is_value = trimmed.starts_with(|c: char| c.is_ascii_digit() || ('０'..='９').contains(&c) || c == '[' || c == '(');
+    (is_value && trimmed.len() < after.len()).then_some(trimmed)
+}
+
+/// The values of one final section.
+#[derive(Debug, Clone, Default)]
+struct Finals {
+    values: Vec<Option<Stated>>,
+}
+
+#[derive(Debug, Clone)]
+struct Stated {
+    value: Result<u32, Reason>,
+    span: Range<usize>,
+    contradicted: bool,
+}
+
+impl Finals {
+    fn state(&mut self, index: usize, value: Result<u32, Reason>, span: Range<usize>) {
+        if self.values.len() <= index {
+            self.values.resize(index + 1, None);
+        }
+        let slot = &mut self.values[index];
+        match slot {
+            Some(stated) if stated.value == value => {}
+            Some(stated) => {
+                stated.contradicted = true;
+                stated.span.end = span.end;
+            }
+            None => *slot = Some(Stated { value, span, contradicted: false }),
+        }
+    }
+
+    fn get(&self, index: usize) -> Option<&Stated> {
+        self.values.get(index).and_then(Option::as_ref)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.iter().all(Option::is_none)
+    }
+}
+
+/// The events that the answer lists.
+#[derive(Debug, Clone, Default)]
+struct Listed {
+    seen: bool,
+    numbered: u32,
+    bullets: u32,
+    none: bool,
+}
+
+impl Listed {
+    fn count(&self) -> Option<u32> {
+        let items = if self.numbered > 0 { self.numbered } else { self.bullets };
+        self.seen.then_some(if self.none && items <= 1 { 0 } else { items })
+    }
+}
+
+/// An event of the labels section.
+#[derive(Debug, Clone)]
+struct Labelled {
+    number: Option<u32>,
+    label: Label,
+    flag: Option<bool>,
+}
+
+/// Reads one `counts` answer.
+#[derive(Debug)]
+pub struct CountsReader<'a> {
+    format: &'a CountsFormat,
+    count_from: CountFrom,
+    line: String,
+    offset: usize,
+    thinking: bool,
+    blank: bool,
+    section: Section,
+    listed: Listed,
+    labelled: Vec<Labelled>,
+    current: Option<usize>,
+    finals: Option<Finals>,
+    loose: Finals,
+    quoted: Finals,
+    waiting: Option<(usize, bool, Range<usize>)>,
+    in_quotation: bool,
+    echo: Option<Range<usize>>,
+    done: bool,
+}
+
+impl<'a> CountsReader<'a> {
+    /// A reader for one answer.
+    pub fn new(format: &'a CountsFormat, count_from: CountFrom) -> Self {
+        Self {
+            format,
+            count_from,
+            line: String::new(),
+            offset: 0,
+            thinking: false,
+            blank: true,
+            section: Section::Preamble,
+            listed: Listed::default(),
+            labelled: Vec::new(),
+            current: None,
+            finals: None,
+            loose: Finals::default(),
+            quoted: Finals::default(),
+            waiting: None,
+            in_quotation: false,
+            echo: None,
+            done: false,
+        }
+    }
+
+    /// Takes the next piece.
+    pub fn push(&mut self, mut piece: &str, on_event: &mut dyn FnMut(Event)) -> bool {
+        while !self.done
+            && let Some(end) = memchr::memchr(b'\n', piece.as_bytes())
+        {
+            if self.line.is_empty() {
+                self.take_line(&piece[..end], on_event);
+            } else {
+                self.line.push_str(&piece[..end]);
+                let line = std::mem::take(&mut self.line);
+                self.take_line(&line, on_event);
+                self.line = line;
+                self.line.clear();
+            }
+            self.offset += 1;
+            piece = &piece[end + 1..];
+        }
+        if !self.done {
+            self.line.push_str(piece);
+        }
+        self.done
+    }
+
+    /// Ends the answer.
+    pub fn finish(mut self, finish: Finish, on_event: &mut dyn FnMut(Event)) -> Reading {
+        if !self.done {
+            let line = std::mem::take(&mut self.line);
+            // The last line of a cut-off answer may be half a number.
+            if finish != Finish::Length {
+                self.take_line(&line, on_event);
+                self.settle_waiting(on_event);
+            } else {
+                self.offset += line.len();
+            }
+        }
+        let labelled = self.labelled_counts();
+        let outcome = self.outcome(finish, labelled.as_ref());
+        let agree = match (&outcome, &labelled, self.chosen()) {
+            (Ok(_), Some(labelled), Some(finals)) => Some(self.agrees(finals, labelled)),
+            _ => None,
+        };
+        if outcome.is_ok() && !self.done {
+            on_event(Event::Done);
+        }
+        Reading { values: outcome.map(Values::Counts), listed_events: self.listed.count(), labelled, agree }
+    }
+
+    fn take_line(&mut self, text: &str, on_event: &mut dyn FnMut(Event)) {
+        let start = self.offset;
+        self.offset += text.len();
+        let text = text.trim_end();
+        if text.is_empty() {
+            return;
+        }
+        let (text, start) = match self.skip_thought(text, start) {
+            Some(rest) => rest,
+            None => return,
+        };
+        if text.trim().is_empty() || is_fence(text) {
+            return;
+        }
+        self.blank = false;
+        let lead = lead(text);
+        let quoted = lead.quoted || self.in_quotation;
+        self.in_quotation = quotation_after(text, self.in_quotation);
+        let span = start..start + text.len();
+        self.words(lead, quoted, span.clone(), on_event);
+        if !self.done && self.confirmed() {
+            self.done = true;
+            on_event(Event::Done);
+        }
+    }
+
+    /// What is left of a line when thoughts are taken out of it.
+    fn skip_thought<'t>(&mut self, text: &'t str, start: usize) -> Option<(&'t str, usize)> {
+        if self.blank && !self.thinking && thought::opens(text).is_some() {
+            self.thinking = true;
+        }
+        if self.thinking {
+            let end = thought::closes(text)?;
+            self.thinking = false;
+            return Some((&text[end..], start + end));
+        }
+        if let Some(rest) = thought::starts_with_close(text) {
+            self.forget();
+            return Some((rest, start + text.len() - rest.len()));
+        }
+        Some((text, start))
+    }
+
+    /// All before was a thought that the chat template had opened.
+    fn forget(&mut self) {
+        let offset = self.offset;
+        *self = Self { offset, ..Self::new(self.format, self.count_from) };
+    }
+
+    fn words(&mut self, lead: Lead<'_>, quoted: bool, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
+        if let Some((section, content)) = self.format.heading(lead.words) {
+            self.settle_waiting(on_event);
+            if quoted && section != Section::Final {
+                return;
+            }
+            self.enter(section, quoted, on_event);
+            if !content.is_empty() {
+                self.words(crate::answer::markup::lead(content), quoted, span, on_event);
+            }
+            return;
+        }
+        if let Some((index, value)) = self.format.metric(lead.words) {
+            self.settle_waiting(on_event);
+            match read_number(value, number::Range::Count) {
+                Err(Reason::MissingMetric) => self.waiting = Some((index, quoted, span)),
+                value => self.state(index, value, quoted, span, on_event),
+            }
+            return;
+        }
+        if let Some((index, was_quoted, name_span)) = self.waiting.take() {
+            let value = match lead.number {
+                Some(number) if lead.words.is_empty() => Ok(number),
+                _ => read_number(lead.words, number::Range::Count),
+            };
+            self.state(index, value, quoted || was_quoted, name_span.start..span.end, on_event);
+            return;
+        }
+        if !quoted {
+            self.content(lead, span, on_event);
+        }
+    }
+
+    fn enter(&mut self, section: Section, quoted: bool, on_event: &mut dyn FnMut(Event)) {
+        self.section = section;
+        match section {
+            Section::Events => {
+                self.current = None;
+                self.listed = Listed { seen: true, ..Listed::default() };
+                self.labelled.clear();
+                self.void_finals();
+            }
+            Section::Labels => {
+                self.current = None;
+                self.labelled.clear();
+                self.void_finals();
+            }
+            Section::Final if quoted => self.quoted = Finals::default(),
+            Section::Final => self.finals = Some(Finals::default()),
+            Section::Other | Section::Preamble => {}
+        }
+        on_event(Event::Section(section));
+    }
+
+    /// What looked like a verdict was a draft or a quotation: the answer goes on.
+    fn void_finals(&mut self) {
+        self.finals = None;
+        self.loose = Finals::default();
+    }
+
+    fn state(
+        &mut self,
+        index: usize,
+        value: Result<u32, Reason>,
+        quoted: bool,
+        span: Range<usize>,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let finals = match (&mut self.finals, quoted) {
+            (_, true) => &mut self.quoted,
+            (Some(finals), false) if self.section == Section::Final => finals,
+            _ => &mut self.loose,
+        };
+        finals.state(index, value, span);
+        on_event(Event::Metric(self.format.metrics[index].spec.name.clone(), value));
+    }
+
+    /// A metric's name without a value on its line or the next one.
+    fn settle_waiting(&mut self, on_event: &mut dyn FnMut(Event)) {
+        if let Some((index, quoted, span)) = self.waiting.take() {
+            self.state(index, Err(Reason::MissingMetric), quoted, span, on_event);
+        }
+    }
+
+    fn content(&mut self, lead: Lead<'_>, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
+        let named = event_number(lead.words);
+        match self.section {
+            Section::Labels => self.label_line(lead, named, span, on_event),
+            Section::Events if self.decides(lead, named) => self.label_line(lead, named, span, on_event),
+            Section::Events => self.list_line(lead, named, span, on_event),
+            Section::Preamble | Section::Other | Section::Final => {
+                if self.decides(lead, named) {
+                    self.void_finals();
+                    self.section = Section::Labels;
+                    self.label_line(lead, named, span, on_event);
+                } else if let Some(current) = self.current {
+                    // The rest of an event whose justification quotes a heading.
+                    let event = &mut self.labelled[current];
+                    event.flag = event.flag.or_else(|| self.format.labels.flag_in(lead.words).0);
+                }
+            }
+        }
+    }
+
+    /// Whether a line outside the labels section is `Event #1 … was LABEL …` all the same.
+    fn decides(&self, lead: Lead<'_>, named: Option<u32>) -> bool {
+        named.is_some() && {
+            let decision = self.format.labels.read(lead.words);
+            decision.echo || decision.label != Label::None
+        }
+    }
+
+    fn list_line(&mut self, lead: Lead<'_>, named: Option<u32>, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
+        let words = trim_emphasis_end(lead.words);
+        if is_none(words) {
+            self.listed.none = true;
+        }
+        if lead.number.is_some() || named.is_some() {
+            self.listed.numbered += 1;
+            if is_placeholder(words) {
+                self.echo.get_or_insert(span);
+            }
+            on_event(Event::Listed(self.listed.numbered));
+        } else if lead.bullet {
+            self.listed.bullets += 1;
+            if self.listed.numbered == 0 {
+                on_event(Event::Listed(self.listed.bullets));
+            }
+        }
+    }
+
+    fn label_line(&mut self, lead: Lead<'_>, named: Option<u32>, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
+        let decision = self.format.labels.read(lead.words);
+        if decision.echo {
+            self.echo.get_or_insert(span);
+            return;
+        }
+        let number = named.or(lead.number);
+        let only_bullets = self.labelled.iter().all(|event| event.number.is_none());
+        if number.is_some() {
+            self.open(number);
+        } else if lead.bullet && only_bullets && decision.label != Label::None {
+            self.open(None);
+        }
+        let Some(current) = self.current else { return };
+        let event = &mut self.labelled[current];
+        let Decision { label, flag, .. } = decision;
+        let opened_here = number.is_some();
+        match (event.label, label) {
+            (Label::None, found) => {
+                event.label = found;
+                if let Label::Is(label) = found {
+                    let place = u32::try_from(current + 1).unwrap_or(u32::MAX);
+                    on_event(Event::Label(place, self.format.labels.name(label).to_owned()));
+                }
+            }
+            // The same event again, with another label.
+            (Label::Is(before), Label::Is(now)) if opened_here && before != now => event.label = Label::Conflict,
+            (_, Label::Conflict) if opened_here => event.label = Label::Conflict,
+            _ => {}
+        }
+        event.flag = event.flag.or(flag);
+    }
+
+    fn open(&mut self, number: Option<u32>) {
+        let known = self.labelled.iter().position(|event| number.is_some() && event.number == number);
+        self.current = Some(known.unwrap_or_else(|| {
+            self.labelled.push(Labelled { number, label: Label::None, flag: None });
+            self.labelled.len() - 1
+        }));
+    }
+
+    /// The counts by the labels, if every listed event has one.
+    fn labelled_counts(&self) -> Option<BTreeMap<String, u32>> {
+        if self.listed.count()? as usize != self.labelled.len() {
+            return None;
+        }
+        let mut counts = BTreeMap::new();
+        for metric in &self.format.metrics {
+            let label = metric.label?;
+            let mut count = 0;
+            for event in &self.labelled {
+                match event.label {
+                    Label::Is(found) if found == label => {
+                        count += u32::from(!metric.spec.flagged || event.flag?);
+                    }
+                    Label::Is(_) => {}
+                    Label::None | Label::Conflict => return None,
+                }
+            }
+            counts.insert(metric.spec.name.clone(), count);
+        }
+        Some(counts)
+    }
+
+    /// The final section that counts.
+    fn chosen(&self) -> Option<&Finals> {
+        let headed = self.finals.as_ref().filter(|finals| !finals.is_empty());
+        headed.or(Some(&self.loose).filter(|loose| !loose.is_empty() && self.finals.is_none())).or_else(|| {
+            let confirmed = self.labelled_counts().is_some_and(|labelled| self.agrees(&self.quoted, &labelled));
+            Some(&self.quoted).filter(|quoted| !quoted.is_empty() && confirmed)
+        })
+    }
+
+    fn agrees(&self, finals: &Finals, labelled: &BTreeMap<String, u32>) -> bool {
+        self.format.metrics.iter().enumerate().all(|(index, metric)| {
+            finals.get(index).is_some_and(|stated| {
+                !stated.contradicted && stated.value.ok().as_ref() == labelled.get(&metric.spec.name)
+            })
+        })
+    }
+
+    /// Whether the last needed metric is there and the labels say the same.
+    fn confirmed(&self) -> bool {
+        self.section == Section::Final
+            && self.waiting.is_none()
+            && self.echo.is_none()
+            && self.finals.as_ref().is_some_and(|finals| {
+                let all = (0..self.format.metrics.len()).all(|index| finals.get(index).is_some());
+                all && self.labelled_counts().is_some_and(|labelled| self.agrees(finals, &labelled))
+            })
+    }
+
+    fn outcome(
+        &self,
+        finish: Finish,
+        labelled: Option<&BTreeMap<String, u32>>,
+    ) -> Result<BTreeMap<String, u32>, Unscored> {
+        if finish == Finish::Length && !self.done {
+            return Err(truncated("the token limit ended the answer before the last metric", self.offset));
+        }
+        if self.thinking {
+            return Err(truncated("the answer ends inside a thought", self.offset));
+        }
+        if self.blank {
+            return Err(Unscored::new(Reason::EmptyAnswer, "the answer is empty"));
+        }
+        if let Some(span) = &self.echo {
+            let detail = "the answer repeats the template where a decision should stand";
+            return Err(Unscored::at(Reason::TemplateEcho, detail, span.clone()));
+        }
+        if self.count_from == CountFrom::Labels {
+            return labelled.cloned().ok_or_else(incomplete);
+        }
+        let Some(finals) = self.chosen() else {
+            return Err(self.nothing_stated());
+        };
+        let counts = self.stated_counts(finals)?;
+        self.check_bounds(&counts, finals)?;
+        if self.count_from == CountFrom::Agreeing {
+            let labelled = labelled.ok_or_else(incomplete)?;
+            if labelled != &counts {
+                let detail = format!("stated {}, labelled {}", list(&counts), list(labelled));
+                return Err(Unscored::new(Reason::LabelsDisagree, detail));
+            }
+        }
+        Ok(counts)
+    }
+
+    fn nothing_stated(&self) -> Unscored {
+        let quoted = self.quoted.values.iter().flatten().next();
+        if let Some(stated) = quoted {
+            let detail = "the only verdict stands inside a quotation";
+            return Unscored::at(Reason::OnlyQuoted, detail, stated.span.clone());
+        }
+        let names: Vec<&str> = self.format.metrics.iter().map(|metric| metric.spec.name.as_str()).collect();
+        Unscored::new(Reason::MissingMetric, format!("the answer does not state {}", names.join(", ")))
+    }
+
+    fn stated_counts(&self, finals: &Finals) -> Result<BTreeMap<String, u32>, Unscored> {
+        let mut counts = BTreeMap::new();
+        let mut contradiction = None;
+        for (index, metric) in self.format.metrics.iter().enumerate() {
+            let name = &metric.spec.name;
+            let Some(stated) = finals.get(index) else {
+                let detail = format!("the final section does not state {name}");
+                return Err(Unscored::new(Reason::MissingMetric, detail));
+            };
+            match stated.value {
+                _ if stated.contradicted => {
+                    let detail = format!("{name} is stated twice with different values");
+                    contradiction = Some(Unscored::at(Reason::Contradictory, detail, stated.span.clone()));
+                }
+                Ok(value) => {
+                    counts.insert(name.clone(), value);
+                }
+                Err(reason) => {
+                    let detail = format!("the value of {name} cannot be read as one whole number");
+                    return Err(Unscored::at(reason, detail, stated.span.clone()));
+                }
+            }
+        }
+        contradiction.map_or(Ok(counts), Err)
+    }
+
+    fn check_bounds(&self, counts: &BTreeMap<String, u32>, finals: &Finals) -> Result<(), Unscored> {
+        for (index, metric) in self.format.metrics.iter().enumerate() {
+            let name = &metric.spec.name;
+            for bound in &metric.spec.at_most {
+                let limit = match bound.as_str() {
+                    "listed_events" => self.listed.count(),
+                    other => counts.get(other).copied(),
+                };
+                if let (Some(limit), Some(value)) = (limit, counts.get(name))
+                    && *value > limit
+                {
+                    let what = bound.replace('_', " ");
+                    let detail = format!("{name} is {value}, but {what} is {limit}");
+                    let span = finals.get(index).map(|stated| stated.span.clone()).unwrap_or_default();
+                    return Err(Unscored::at(Reason::Contradictory, detail, span));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn truncated(detail: &str, end: usize) -> Unscored {
+    Unscored::at(Reason::Truncated, detail, end..end)
+}
+
+fn incomplete() -> Unscored {
+    Unscored::new(Reason::LabelsIncomplete, "not every listed event has a label")
+}
+
+fn list(counts: &BTreeMap<String, u32>) -> String {
+    counts.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The number of `Event #1`, `Event 1:`, `**Event 1**`.
+fn event_number(words: &str) -> Option<u32> {
+    let after = words.get(..5).filter(|event| event.eq_ignore_ascii_case("event")).map(|_| &words[5..])?;
+    let after = after.trim_start_matches([' ', '#', '*', '_', '\\', '(', '[', '№']);
+    let length = after.bytes().take_while(u8::is_ascii_digit).count();
+    let goes_on = after[length..].starts_with(char::is_alphanumeric);
+    (!goes_on).then(|| after[..length].parse().ok()).flatten()
+}
+
+/// `None`, `N/A`, `No events …`: nothing is listed.
+fn is_none(words: &str) -> bool {
+    let words = words.trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
+    matches!(words.as_str(), "none" | "n/a" | "na" | "nothing" | "empty")
+        || words.starts_with("no event")
+        || words.starts_with("no concrete event")
+        || words.starts_with("no extracted event")
+        || words.starts_with("none ")
+}
+
+/// `[Extracted event 1]`: the template's own words.
+fn is_placeholder(words: &str) -> bool {
+    let Some(inside) = words.strip_prefix('[').and_then(|words| words.strip_suffix(']')) else { return false };
+    inside.to_ascii_lowercase().contains("event") && inside.ends_with(|c: char| c.is_ascii_digit())
+}

@@ -1,0 +1,264 @@
+//! The label of an event: which of the task's words stands in the place of the decision.
+//!
+//! Invariant: a label is only read where it is a decision. The same word in a description (`supported by a rope`), in a
+//! quotation or behind a `not` is no label, and two decisions in one line are none.
+
+use aho_corasick::AhoCorasick;
+
+use super::markup::{trim_emphasis_end, trim_emphasis_start};
+
+/// The label words of a task.
+#[derive(Debug, Clone)]
+pub struct LabelWords {
+    names: Vec<String>,
+    finder: Option<AhoCorasick>,
+    flag: Option<String>,
+}
+
+/// What a line says about its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// The label, by its place among the task's labels.
+    pub label: Label,
+    /// Whether the event has the task's flag.
+    pub flag: Option<bool>,
+    /// Alternatives stand where a decision should: the template's own words.
+    pub echo: bool,
+}
+
+/// A label, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Label {
+    /// No label was seen.
+    #[default]
+    None,
+    /// This one.
+    Is(usize),
+    /// Two labels exclude each other.
+    Conflict,
+}
+
+/// A label word in a line.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    label: usize,
+    end: usize,
+    upper: bool,
+    /// Stands behind `was`, a colon, a dash …
+    placed: bool,
+    /// Stands before punctuation, a dash, the end …
+    ended: bool,
+    /// `was LABEL because`
+    whole: bool,
+}
+
+impl LabelWords {
+    /// Prepares a task's labels and flag.
+    pub fn new(names: &[String], flag: Option<&str>) -> Self {
+        let finder = AhoCorasick::builder().ascii_case_insensitive(true).build(names);
+        Self {
+            names: names.to_vec(),
+            finder: if names.is_empty() { None } else { finder.ok() },
+            flag: flag.map(str::to_lowercase),
+        }
+    }
+
+    /// The name of a label.
+    pub fn name(&self, label: usize) -> &str {
+        &self.names[label]
+    }
+
+    /// The place of a label among the task's labels.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|label| label == name)
+    }
+
+    /// Reads a line of an event.
+    pub fn read(&self, line: &str) -> Decision {
+        let Some(finder) = &self.finder else { return Decision::default() };
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut previous: Option<(usize, usize)> = None;
+        let mut quote = Quotes::default();
+        for found in finder.find_iter(line) {
+            let (start, end, label) = (found.start(), found.end(), found.pattern().as_usize());
+            if !is_word(line, start, end) {
+                continue;
+            }
+            let quoted = quote.open_at(line, start);
+            if let Some((label_before, end_before)) = previous
+                && label_before != label
+                && are_alternatives(&line[end_before..start])
+            {
+                return Decision { echo: true, ..Decision::default() };
+            }
+            previous = Some((label, end));
+            let before = Before::of(&line[..start]);
+            if quoted || before == Before::Not {
+                continue;
+            }
+            let after = After::of(&line[end..]);
+            candidates.push(Candidate {
+                label,
+                end,
+                upper: !line[start..end].bytes().any(|byte| byte.is_ascii_lowercase()),
+                placed: before != Before::Other,
+                ended: after != After::Other,
+                whole: before == Before::Verb && after == After::Because,
+            });
+        }
+        let chosen = choose(&candidates);
+        let label = match chosen {
+            None => Label::None,
+            Some(None) => Label::Conflict,
+            Some(Some(candidate)) => Label::Is(candidate.label),
+        };
+        let from = chosen.flatten().map_or(0, |candidate| candidate.end);
+        let (flag, echo) = self.flag_in(&line[from..]);
+        Decision { label, flag, echo }
+    }
+
+    /// Whether the line says that its event has the flag, and whether it only repeats the template's alternatives.
+    pub fn flag_in(&self, text: &str) -> (Option<bool>, bool) {
+        let Some(word) = &self.flag else { return (None, false) };
+        let lower = text.to_ascii_lowercase();
+        let mut flag = None;
+        for (start, _) in lower.match_indices(word.as_str()) {
+            let end = start + word.len();
+            if !is_word(&lower, start, end) {
+                continue;
+            }
+            let after = trim_emphasis_start(&lower[end..]);
+            let before = trim_emphasis_end(&lower[..start]);
+            if let Some(answer) = after.strip_prefix([':', '=']) {
+                let answer = answer.trim_start_matches(|c: char| !c.is_alphabetic());
+                if answer.starts_with("yes") || answer.starts_with("true") {
+                    flag = Some(true);
+                } else if answer.starts_with("no") || answer.starts_with("false") {
+                    flag = Some(false);
+                }
+                continue;
+            }
+            let ended = after.is_empty()
+                || after.starts_with(['.', ')', ',', ';', ']', '。'])
+                || after.starts_with("one")
+                || after.starts_with("event");
+            if !ended {
+                continue;
+            }
+            let before = before.strip_suffix(" an").or(before.strip_suffix(" the")).unwrap_or(before);
+            let before = trim_emphasis_end(before);
+            if before.ends_with(']') && before.contains('/') {
+                return (None, true);
+            }
+            let negated = before.ends_with("not") || before.ends_with("n't") || before.ends_with("n’t");
+            let stated = ["was", "is", "(", "event", "-", "–", "—", ":", "and"].iter().any(|verb| before.ends_with(verb));
+            if negated {
+                flag = Some(false);
+            } else if stated {
+                flag = Some(true);
+            }
+        }
+        (flag, false)
+    }
+}
+
+/// `Some(None)` is a conflict, `None` no label at all.
+fn choose(candidates: &[Candidate]) -> Option<Option<&Candidate>> {
+    let tiers: [fn(&Candidate) -> bool; 5] = [
+        |c| c.whole && c.upper,
+        |c| c.placed && c.ended && c.upper,
+        |c| c.whole,
+        |c| c.placed && c.ended,
+        |c| c.placed && c.upper,
+    ];
+    for (rank, tier) in tiers.iter().enumerate() {
+        let mut found = candidates.iter().filter(|candidate| tier(candidate));
+        let Some(first) = found.next() else { continue };
+        // `was A because` twice with two labels cannot both be the decision; elsewhere what follows is justification.
+        let conflict = matches!(rank, 0 | 2) && found.any(|other| other.label != first.label);
+        return Some((!conflict).then_some(first));
+    }
+    None
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Verb,
+    Not,
+    Punctuation,
+    Other,
+}
+
+impl Before {
+    fn of(text: &str) -> Self {
+        let text = text.trim_end_matches(|c: char| {
+            c.is_whitespace() || matches!(c, '*' | '_' | '`' | '[' | '(' | '|' | '\'' | '"' | '“' | '‘' | '<' | '✓' | '✗')
+        });
+        if text.is_empty() || text.ends_with([':', '：', '=', '→', '>', '-', '–', '—', '.', ',', ';']) {
+            return Before::Punctuation;
+        }
+        let word = text.rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).next().unwrap_or_default();
+        match word.to_lowercase().as_str() {
+            "was" | "is" | "were" | "are" | "as" | "marked" | "labeled" | "labelled" | "deemed" | "considered"
+            | "judged" | "therefore" | "thus" | "hence" | "verdict" | "label" | "status" => Before::Verb,
+            "not" | "never" | "wasn't" | "isn't" | "wasn’t" | "isn’t" | "neither" | "non" | "un" => Before::Not,
+            "" => Before::Punctuation,
+            _ => Before::Other,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    Because,
+    Punctuation,
+    Other,
+}
+
+impl After {
+    fn of(text: &str) -> Self {
+        let text = text.trim_start_matches(|c: char| {
+            c.is_whitespace() || matches!(c, '*' | '_' | '`' | ']' | ')' | '|' | '\'' | '"' | '”' | '’' | '>' | '✓' | '✗')
+        });
+        let Some(first) = text.chars().next() else { return After::Punctuation };
+        if !first.is_alphanumeric() {
+            return After::Punctuation;
+        }
+        let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        match word.to_ascii_lowercase().as_str() {
+            "because" | "since" | "as" | "due" | "given" => After::Because,
+            _ if !first.is_ascii() => After::Punctuation,
+            _ => After::Other,
+        }
+    }
+}
+
+/// Follows the double quotation marks of a line from left to right.
+#[derive(Debug, Default)]
+struct Quotes {
+    at: usize,
+    open: bool,
+}
+
+impl Quotes {
+    fn open_at(&mut self, line: &str, at: usize) -> bool {
+        self.open = super::markup::quotation_after(&line[self.at..at], self.open);
+        self.at = at;
+        // A quotation of the label alone (`was "SUPPORTED"`) is emphasis.
+        let before = line[..at].trim_end_matches(['*', '_', '`', '[']);
+        self.open && !before.ends_with(['"', '“'])
+    }
+}
+
+fn is_word(text: &str, start: usize, end: usize) -> bool {
+    let before = text[..start].chars().next_back();
+    let after = text[end..].chars().next();
+    let part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    !part(before) && !part(after)
+}
+
+/// `SUPPORTED / HALLUCINATED`, `SUPPORTED or HALLUCINATED`: what stands between two alternatives.
+fn are_alternatives(between: &str) -> bool {
+    let between = between.trim_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '`' | '[' | ']'));
+    matches!(between, "/" | "|" | "or" | "OR" | "／" | "\\")
+}

@@ -1,0 +1,147 @@
+//! What stands around the words of a line: bullets, numbers, headings, emphasis, quotation marks.
+//!
+//! Invariant: nothing here decides anything; it only takes decoration away, so that the readers see words.
+
+/// The decoration before the words of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lead<'a> {
+    /// The line is a block quotation (`>`).
+    pub quoted: bool,
+    /// A bullet stands before the words.
+    pub bullet: bool,
+    /// A number stands before the words (`1.`, `1)`, `(1)`).
+    pub number: Option<u32>,
+    /// The words.
+    pub words: &'a str,
+}
+
+const BULLETS: [char; 15] = ['-', '*', '+', '•', '·', '●', '▪', '◦', '‣', '–', '—', '○', '■', '➤', '►'];
+
+/// Takes the decoration off the start of a line.
+pub fn lead(line: &str) -> Lead<'_> {
+    let mut lead = Lead { quoted: false, bullet: false, number: None, words: line };
+    loop {
+        let words = lead.words.trim_start();
+        lead.words = words;
+        let Some(first) = words.chars().next() else { return lead };
+        let rest = &words[first.len_utf8()..];
+        match first {
+            '>' => lead.quoted = true,
+            c if BULLETS.contains(&c) && rest.starts_with([' ', '\t']) => lead.bullet = true,
+            '•' | '●' | '▪' | '‣' => lead.bullet = true,
+            '#' | '*' | '_' | '`' | '|' | '~' => {}
+            '(' | '[' | '0'..='9' if lead.number.is_none() => match list_number(words) {
+                Some((number, after)) => {
+                    lead.number = Some(number);
+                    lead.words = after;
+                    continue;
+                }
+                None => return lead,
+            },
+            _ => return lead,
+        }
+        lead.words = rest;
+    }
+}
+
+/// `1.`, `1)`, `(1)`, `[1]`, `1、`: the number and what follows; not `1.5`, not `[3]` alone.
+fn list_number(text: &str) -> Option<(u32, &str)> {
+    let close = match text.as_bytes()[0] {
+        b'(' => Some(')'),
+        b'[' => Some(']'),
+        _ => None,
+    };
+    let digits = if close.is_some() { &text[1..] } else { text };
+    let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+    if length == 0 || length > 4 {
+        return None;
+    }
+    let number = digits[..length].parse().ok()?;
+    let after = &digits[length..];
+    match close {
+        Some(close) => {
+            let after = after.strip_prefix(close)?;
+            (!after.trim().is_empty()).then_some((number, after))
+        }
+        None => {
+            let after = after.strip_prefix(['.', ')', '、'])?;
+            (!after.starts_with(|c: char| c.is_ascii_digit())).then_some((number, after))
+        }
+    }
+}
+
+/// Whether a line is a code fence and nothing else.
+pub fn is_fence(line: &str) -> bool {
+    let line = line.trim();
+    let rest = line.trim_start_matches('`');
+    line.len() - rest.len() >= 3 && rest.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '+'))
+}
+
+/// Takes emphasis, backticks, table bars and white space off the start.
+pub fn trim_emphasis_start(text: &str) -> &str {
+    text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '`' | '|' | '#'))
+}
+
+/// Takes emphasis, backticks, table bars and white space off the end.
+pub fn trim_emphasis_end(text: &str) -> &str {
+    text.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '`' | '|' | '#'))
+}
+
+/// A name that a heading or a metric has, split into words.
+#[derive(Debug, Clone)]
+pub struct Name {
+    words: Vec<Vec<char>>,
+}
+
+impl Name {
+    /// Splits a name at everything that is not a letter or a digit.
+    pub fn new(name: &str) -> Self {
+        let words = name
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(|word| word.chars().flat_map(char::to_lowercase).collect())
+            .collect();
+        Self { words }
+    }
+
+    /// What follows the name, if `text` starts with it: any case; `_`, `-`, `\_`, spaces or emphasis between its words.
+    pub fn strip<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let mut rest = text;
+        for (index, word) in self.words.iter().enumerate() {
+            if index > 0 {
+                let after = rest.trim_start_matches([' ', '_', '-', '\\', '*', '‑', '–', '\u{a0}']);
+                if after.len() == rest.len() {
+                    return None;
+                }
+                rest = after;
+            }
+            for wanted in word {
+                let found = rest.chars().next()?;
+                if found != *wanted && !found.to_lowercase().eq(std::iter::once(*wanted)) {
+                    return None;
+                }
+                rest = &rest[found.len_utf8()..];
+            }
+        }
+        let goes_on = rest.trim_start_matches(['_', '\\']).starts_with(char::is_alphanumeric);
+        (!self.words.is_empty() && !goes_on).then_some(rest)
+    }
+}
+
+/// Whether a quotation is open at the end of a line, given whether one was open at its start.
+///
+/// A double quote after a digit (`12"`) is an inch sign unless a quotation is open.
+pub fn quotation_after(line: &str, mut open: bool) -> bool {
+    let mut before = ' ';
+    for c in line.chars() {
+        match c {
+            '"' if open => open = false,
+            '"' if !before.is_ascii_digit() => open = true,
+            '“' => open = true,
+            '”' => open = false,
+            _ => {}
+        }
+        before = c;
+    }
+    open
+}

@@ -1,0 +1,122 @@
+//! What a task needs of a record, and what is wrong where it is not there.
+//!
+//! `validate` prints these problems; a run turns the first one of a record into an unscored verdict. Both ask here, so
+//! a data set that validates does not come out unscored for its fields.
+
+use std::fmt;
+use std::path::Path;
+
+use super::Record;
+use crate::prompt::canonical;
+use crate::task::{Source, Task};
+
+/// Something wrong with a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of problem it is.
+    pub kind: ProblemKind,
+    /// The field it is about.
+    pub field: String,
+    /// What is wrong with it.
+    pub what: String,
+    /// What the user can do.
+    pub remedy: String,
+}
+
+/// Kinds of problems; each is a reason for an unscored verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// A field has the wrong type or an impossible value.
+    InvalidRecord,
+    /// The task needs a field that is not there.
+    MissingField,
+    /// There is no caption to judge.
+    EmptyCaption,
+    /// The video is not there.
+    MissingVideo,
+}
+
+impl Problem {
+    pub(super) fn new(
+        kind: ProblemKind,
+        field: impl Into<String>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { kind, field: field.into(), what: what.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}; {}", self.field, self.what, self.remedy)
+    }
+}
+
+/// All problems of a record for a task. `videos` is the folder that video paths are relative to; `None` if the judge
+/// does not look at frames, so that the video need not be there.
+pub fn check(record: &Record, task: &Task, videos: Option<&Path>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if record.caption.trim().is_empty() {
+        problems.push(Problem::new(
+            ProblemKind::EmptyCaption,
+            "caption",
+            "is empty",
+            "an empty caption is not judged; remove the record if the system should not be measured by it",
+        ));
+    }
+    for (name, placeholder) in &task.spec.placeholders {
+        if placeholder.from == Source::Caption || placeholder.absent.is_some() {
+            continue;
+        }
+        let field = placeholder.from.field();
+        match crate::prompt::value_of(placeholder, record) {
+            None => problems.push(Problem::new(
+                ProblemKind::MissingField,
+                field,
+                format!("is missing, and the task `{}` needs it for {{{name}}}", task.name),
+                "add it to the record",
+            )),
+            Some(crate::prompt::Value::FromRecord(text)) if text.trim().is_empty() => problems.push(Problem::new(
+                ProblemKind::MissingField,
+                field,
+                format!("is empty, and the task `{}` needs it for {{{name}}}", task.name),
+                "fill it in",
+            )),
+            Some(crate::prompt::Value::FromRecord(text))
+                if !placeholder.values.is_empty() && canonical(placeholder, &text).is_none() =>
+            {
+                let known = placeholder.values.iter().chain(placeholder.aliases.keys());
+                problems.push(Problem::new(
+                    ProblemKind::InvalidRecord,
+                    field,
+                    format!("is {text:?}, which the task `{}` does not know", task.name),
+                    format!("use one of {}", known.cloned().collect::<Vec<_>>().join(", ")),
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    if task.sees_frames() {
+        problems.extend(videos.and_then(|base| missing_video(record, task, base)));
+    }
+    problems
+}
+
+fn missing_video(record: &Record, task: &Task, base: &Path) -> Option<Problem> {
+    let Some(video) = &record.video else {
+        return Some(Problem::new(
+            ProblemKind::MissingField,
+            "video",
+            format!("is missing, and the task `{}` shows frames to the judge", task.name),
+            "add the path of the video, of a folder of frames, or a list of images",
+        ));
+    };
+    let path = video.paths(base).into_iter().find(|path| !path.exists())?;
+    Some(Problem::new(
+        ProblemKind::MissingVideo,
+        "video",
+        format!("names {}, which does not exist", path.display()),
+        "paths are relative to the data file; correct the path or add the file",
+    ))
+}

@@ -1,0 +1,64 @@
+//! Digests: of ids, so that a million of them fit in memory, and of whole files, so that a run can prove its inputs.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+/// 128 bits of an id's SHA-256: two different ids share one with a chance of about 2^-88 in a million.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IdDigest([u8; 16]);
+
+impl IdDigest {
+    /// The digest of an id.
+    pub fn of(id: &str) -> Self {
+        let full = Sha256::digest(id.as_bytes());
+        let mut half = [0; 16];
+        half.copy_from_slice(&full[..16]);
+        Self(half)
+    }
+}
+
+/// The SHA-256 of a text, in hexadecimal.
+pub fn sha256_text(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+/// The SHA-256 of a file, in hexadecimal, without loading it.
+pub fn sha256_file(path: &Path) -> io::Result<String> {
+    let mut reader = HashingReader::new(BufReader::with_capacity(1 << 20, File::open(path)?));
+    io::copy(&mut reader, &mut io::sink())?;
+    Ok(reader.finish())
+}
+
+/// A reader that hashes all that passes through it.
+#[derive(Debug)]
+pub struct HashingReader<R> {
+    inner: R,
+    hasher: Sha256,
+}
+
+impl<R: Read> HashingReader<R> {
+    /// Hashes what is read from `inner` from now on.
+    pub fn new(inner: R) -> Self {
+        Self { inner, hasher: Sha256::new() }
+    }
+
+    /// The SHA-256 of what was read, in hexadecimal.
+    pub fn finish(self) -> String {
+        hex(&self.hasher.finalize())
+    }
+}
+
+impl<R: Read> Read for HashingReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.hasher.update(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

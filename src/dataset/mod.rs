@@ -1,0 +1,17 @@
+//! A data set: JSON Lines, one record a line, read as a stream.
+//!
+//! Invariant: at most one line of the data set is in memory. What is kept of all records is a 16-byte digest of each
+//! id, to find duplicates.
+
+mod check;
+mod digest;
+pub mod import;
+mod reader;
+mod record;
+mod survey;
+
+pub use check::{Problem, ProblemKind, check};
+pub use digest::{HashingReader, IdDigest, sha256_file, sha256_text};
+pub use reader::{DataError, Entry, Limits, RecordReader};
+pub use record::{GroundTruthEvent, Record, Video};
+pub use survey::{Survey, survey};

@@ -1,0 +1,162 @@
+//! Reads a data set line by line.
+//!
+//! Invariant: every error knows its line, and a line that is longer than the limit is never held in memory whole.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::check::Problem;
+use super::digest::HashingReader;
+use super::record::{Record, id_of};
+
+/// How large an input may be before it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest line of a data set, in bytes.
+    pub line_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { line_bytes: 16 << 20 }
+    }
+}
+
+/// Why a data set cannot be used.
+#[derive(Debug, Error)]
+pub enum DataError {
+    /// It cannot be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line is not a record at all, so that no verdict could name it.
+    #[error("{path}:{line}: {what}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Lines that are no records, or ids that are not unique.
+    #[error("{}", list(errors, *more))]
+    Unusable {
+        /// The first of them.
+        errors: Vec<DataError>,
+        /// How many more there are.
+        more: u64,
+    },
+}
+
+fn list(errors: &[DataError], more: u64) -> String {
+    let mut text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    if more > 0 {
+        text.push_str(&format!("\nand {more} more (capjudge validate lists them all)"));
+    }
+    text
+}
+
+/// A line of a data set that has an id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The record's id.
+    pub id: String,
+    /// The system, if the record names one.
+    pub system: Option<String>,
+    /// The record, or all that is wrong with its fields.
+    pub record: Result<Record, Vec<Problem>>,
+}
+
+/// Reads the entries of a data set.
+#[derive(Debug)]
+pub struct RecordReader {
+    path: PathBuf,
+    input: BufReader<HashingReader<File>>,
+    limits: Limits,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+impl RecordReader {
+    /// Opens a data set.
+    pub fn open(path: &Path, limits: Limits) -> Result<Self, DataError> {
+        let error = |source| DataError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(error)?;
+        if file.metadata().map_err(error)?.is_dir() {
+            return Err(error(io::Error::new(io::ErrorKind::IsADirectory, "is a folder; name a JSON Lines file")));
+        }
+        let input = BufReader::with_capacity(1 << 18, HashingReader::new(file));
+        Ok(Self { path: path.to_owned(), input, limits, line: 0, buffer: Vec::new() })
+    }
+
+    /// Reads what is left and gives the SHA-256 of the whole file.
+    pub fn finish(mut self) -> Result<String, DataError> {
+        match io::copy(&mut self.input, &mut io::sink()) {
+            Ok(_) => Ok(self.input.into_inner().finish()),
+            Err(source) => Err(DataError::Io { path: self.path, source }),
+        }
+    }
+
+    fn next_entry(&mut self) -> Option<Result<Entry, DataError>> {
+        loop {
+            self.buffer.clear();
+            self.line += 1;
+            let limit = self.limits.line_bytes as u64 + 1;
+            match self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer) {
+                Err(source) => return Some(Err(DataError::Io { path: self.path.clone(), source })),
+                Ok(0) => return None,
+                Ok(_) => {}
+            }
+            if self.buffer.len() as u64 == limit && !self.buffer.ends_with(b"\n") {
+                if let Err(source) = self.input.skip_until(b'\n') {
+                    return Some(Err(DataError::Io { path: self.path.clone(), source }));
+                }
+                let limit = self.limits.line_bytes;
+                return Some(Err(self.wrong(format!("longer than {limit} bytes; raise --max-line-bytes to allow it"))));
+            }
+            let mut bytes = self.buffer.as_slice();
+            if self.line == 1 {
+                bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+            }
+            if bytes.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let entry = parse(bytes, self.line);
+            return Some(entry.map_err(|what| self.wrong(what)));
+        }
+    }
+
+    fn wrong(&self, what: String) -> DataError {
+        DataError::Line { path: self.path.clone(), line: self.line, what }
+    }
+}
+
+impl Iterator for RecordReader {
+    type Item = Result<Entry, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry()
+    }
+}
+
+fn parse(bytes: &[u8], line: u64) -> Result<Entry, String> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| format!("not UTF-8 at byte {} of the line; save the file as UTF-8", error.valid_up_to()))?;
+    let fields: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| format!("not a JSON object ({error}); write one record a line, as a JSON object"))?;
+    let id = id_of(&fields)
+        .ok_or("id is missing, empty or not a string; give every record a unique string as its id")?;
+    let system = fields.get("system").and_then(Value::as_str).map(str::to_owned);
+    Ok(Entry { line, id, system, record: Record::from_fields(fields) })
+}

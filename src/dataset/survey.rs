@@ -1,0 +1,62 @@
+//! One pass over a data set before anything is judged: its hash, its size, its systems, its duplicate ids.
+//!
+//! A run asks for this first, so that a data set that could not be resumed (no ids, ids twice) is refused before an
+//! hour of judging is spent on it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use super::{DataError, IdDigest, Limits, RecordReader};
+
+const ERRORS_KEPT: usize = 10;
+
+/// What a data set holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survey {
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// How many records there are.
+    pub records: u64,
+    /// How many records each system has.
+    pub systems: BTreeMap<String, u64>,
+}
+
+/// Reads the whole data set once. `seen` is called after every record, for a progress bar.
+pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<Survey, DataError> {
+    let mut reader = RecordReader::open(path, limits)?;
+    let mut first_lines: HashMap<IdDigest, u32> = HashMap::new();
+    let mut errors = Vec::new();
+    let mut more = 0;
+    let mut records = 0;
+    let mut systems = BTreeMap::new();
+    for entry in reader.by_ref() {
+        let error = match entry {
+            Ok(entry) => {
+                records += 1;
+                seen(records);
+                *systems.entry(entry.system.unwrap_or_default()).or_default() += 1;
+                let line = u32::try_from(entry.line).unwrap_or(u32::MAX);
+                match first_lines.insert(IdDigest::of(&entry.id), line) {
+                    None => continue,
+                    Some(first) => DataError::Line {
+                        path: path.to_owned(),
+                        line: entry.line,
+                        what: format!("id {:?} was used in line {first} already; make ids unique", entry.id),
+                    },
+                }
+            }
+            Err(error @ DataError::Line { .. }) => error,
+            Err(error) => return Err(error),
+        };
+        if errors.len() < ERRORS_KEPT {
+            errors.push(error);
+        } else {
+            more += 1;
+        }
+    }
+    if !errors.is_empty() {
+        return Err(DataError::Unusable { errors, more });
+    }
+    let sha256 = reader.finish()?;
+    Ok(Survey { sha256, records, systems })
+}

@@ -1,0 +1,5 @@
+//! capjudge
+pub mod answer;
+pub mod dataset;
+pub mod prompt;
+pub mod task;
