@@ -1,5 +1,35 @@
-//! capjudge
+//! capjudge: an offline judge of video captions.
+//!
+//! One way through, each arrow one function from one type to the next:
+//!
+//! ```text
+//!  Record ──▶ Prompt ──▶ text stream ──▶ Reading ──▶ Verdict ──▶ journal ──▶ Summary ──▶ report
+//!  dataset    prompt     judge           answer      verdict     run         metrics     report
+//!             task
+//! ```
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`dataset`] | records as a stream, what is wrong with them, importers |
+//! | [`task`] | what a judge prompt is: a template and its declaration, both data |
+//! | [`prompt`] | one pass over the template; trusted and untrusted text kept apart |
+//! | [`judge`] | who answers: for now recorded answers; models will stand behind the same trait |
+//! | [`answer`] | reads an answer while it streams, and never guesses |
+//! | [`length`] | words, sentences, and rules about them |
+//! | [`verdict`] | the only result type: numbers, or the reason why there are none |
+//! | [`run`] | the loop, the journal, the fingerprint, the lock |
+//! | [`metrics`] | means, coverage, intervals |
+//! | [`report`] | one exporter a file |
+//! | [`cli`] | one file a verb |
+
 pub mod answer;
+pub mod cli;
 pub mod dataset;
+pub mod judge;
+pub mod length;
+pub mod metrics;
 pub mod prompt;
+pub mod report;
+pub mod run;
 pub mod task;
+pub mod verdict;

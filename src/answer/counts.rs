@@ -72,6 +72,7 @@ impl CountsFormat {
 
     /// The metric that a line states, and the text of its value.
     fn metric<'t>(&self, words: &'t str) -> Option<(usize, &'t str)> {
+        let words = words.trim_start_matches(['{', ' ']);
         let (words, quote) = match words.strip_prefix(['"', '“', '\'']) {
             Some(inside) => (inside, true),
             None => (words, false),
@@ -342,7 +343,16 @@ impl<'a> CountsReader<'a> {
             self.settle_waiting(on_event);
             match read_number(value, number::Range::Count) {
                 Err(Reason::MissingMetric) => self.waiting = Some((index, quoted, span)),
-                value => self.state(index, value, quoted, span, on_event),
+                read => {
+                    self.state(index, read, quoted, span.clone(), on_event);
+                    // `TOTAL_OMISSION_COUNT: 2, INSERTED_OMISSION_COUNT: 1`
+                    if let Some((_, next)) = value.split_once([',', ';', '|'])
+                        && self.format.metric(next.trim_start()).is_some()
+                    {
+                        let next = Lead { words: next.trim_start(), ..lead };
+                        self.words(next, quoted, span, on_event);
+                    }
+                }
             }
             return;
         }
@@ -365,6 +375,7 @@ impl<'a> CountsReader<'a> {
             Section::Events => {
                 self.current = None;
                 self.listed = Listed { seen: true, ..Listed::default() };
+                self.echo = None;
                 self.labelled.clear();
                 self.void_finals();
             }

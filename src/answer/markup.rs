@@ -137,7 +137,9 @@ pub fn quotation_after(line: &str, mut open: bool) -> bool {
         match c {
             '"' if open => open = false,
             '"' if !before.is_ascii_digit() => open = true,
-            '“' => open = true,
+            // `“` opens in English and closes in German („…“).
+            '“' => open = !open,
+            '„' => open = true,
             '”' => open = false,
             _ => {}
         }

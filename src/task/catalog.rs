@@ -87,40 +87,52 @@ impl Catalog {
         Ok(Self { tasks: tasks.collect::<Result<_, _>>()? })
     }
 
-    /// The built-in tasks and, if a folder is given, those in it.
+    /// The built-in tasks and, if a folder is given, those in it; or the first thing that is wrong.
     pub fn load(folder: Option<&Path>) -> Result<Self, CatalogError> {
-        let mut catalog = Self::built_in()?;
-        if let Some(folder) = folder {
-            catalog.add_folder(folder)?;
-        }
-        Ok(catalog)
+        let (catalog, errors) = Self::load_all(folder);
+        errors.into_iter().next().map_or(Ok(catalog), Err)
     }
 
-    fn add_folder(&mut self, folder: &Path) -> Result<(), CatalogError> {
-        let mut paths: Vec<PathBuf> = fs::read_dir(folder)
-            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
-            .map_err(|source| CatalogError::Io { path: folder.to_owned(), source })?;
+    /// The tasks that can be had, and all that is wrong with the others.
+    pub fn load_all(folder: Option<&Path>) -> (Self, Vec<CatalogError>) {
+        let (mut catalog, mut errors) = match Self::built_in() {
+            Ok(catalog) => (catalog, Vec::new()),
+            Err(error) => (Self { tasks: BTreeMap::new() }, vec![error]),
+        };
+        if let Some(folder) = folder {
+            errors.extend(catalog.add_folder(folder));
+        }
+        (catalog, errors)
+    }
+
+    fn add_folder(&mut self, folder: &Path) -> Vec<CatalogError> {
+        let listed = fs::read_dir(folder)
+            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>());
+        let mut paths = match listed {
+            Ok(paths) => paths,
+            Err(source) => return vec![CatalogError::Io { path: folder.to_owned(), source }],
+        };
         paths.sort();
+        let mut errors = Vec::new();
         let mut templates = Vec::new();
         for path in paths.iter().filter(|path| has_extension(path, "toml")) {
-            let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            let toml = read(path)?;
-            let declared: Option<String> = toml::from_str::<toml::Table>(&toml)
-                .ok()
-                .and_then(|table| table.get("template")?.as_str().map(str::to_owned));
-            let template_path = folder.join(declared.unwrap_or_else(|| format!("{name}.txt")));
-            let task = Task::new(name, &toml, read(&template_path)?)
-                .map_err(|source| CatalogError::Task { path: path.clone(), source })?;
-            templates.push(template_path);
-            self.tasks.insert(name.to_owned(), (task, Origin::File(path.clone())));
+            match read_task(path) {
+                Ok((task, template)) => {
+                    templates.push(template);
+                    self.tasks.insert(task.name.clone(), (task, Origin::File(path.clone())));
+                }
+                Err(error) => {
+                    templates.push(path.with_extension("txt"));
+                    errors.push(error);
+                }
+            }
         }
-        if let Some(path) = paths.iter().find(|path| has_extension(path, "txt") && !templates.contains(path)) {
-            return Err(CatalogError::Lone { path: path.clone() });
+        let lone = paths.iter().filter(|path| has_extension(path, "txt") && !templates.contains(path));
+        errors.extend(lone.map(|path| CatalogError::Lone { path: path.clone() }));
+        if templates.is_empty() && errors.is_empty() {
+            errors.push(CatalogError::Empty { path: folder.to_owned() });
         }
-        if templates.is_empty() {
-            return Err(CatalogError::Empty { path: folder.to_owned() });
-        }
-        Ok(())
+        errors
     }
 
     /// The task of that name.
@@ -135,6 +147,18 @@ impl Catalog {
     pub fn iter(&self) -> impl Iterator<Item = (&Task, &Origin)> {
         self.tasks.values().map(|(task, origin)| (task, origin))
     }
+}
+
+/// Reads a task from its TOML file; also gives the path of its template.
+fn read_task(path: &Path) -> Result<(Task, PathBuf), CatalogError> {
+    let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let toml = read(path)?;
+    let declared = toml::from_str::<toml::Table>(&toml).ok();
+    let declared = declared.as_ref().and_then(|table| table.get("template")?.as_str());
+    let template = path.with_file_name(declared.map_or_else(|| format!("{name}.txt"), str::to_owned));
+    let task = Task::new(name, &toml, read(&template)?)
+        .map_err(|source| CatalogError::Task { path: path.to_owned(), source })?;
+    Ok((task, template))
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {

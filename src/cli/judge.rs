@@ -1,0 +1,175 @@
+//! `capjudge judge`: one caption, from flags.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use serde_json::{Map, Value, json};
+
+use super::End;
+use super::exit::Usage;
+use super::output::print;
+use crate::answer::CountFrom;
+use crate::dataset::{Entry, Record};
+use crate::run::{Setting, judge_record};
+use crate::task::Catalog;
+use crate::verdict::{Outcome, RuleCheck, Scored, Verdict};
+
+const EXAMPLES: &str = "\
+Examples:
+  capjudge judge --task hallucination --judge scripted:answers.jsonl --id clip-7 \\
+    --caption 'A dog catches a ball.' --event 'A dog runs' --event 'The dog catches a ball'
+  capjudge judge --task score --judge scripted:answers.jsonl --record record.json --json";
+
+/// Flags of `judge`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The judge prompt: hallucination, omission, score, or one of --prompts
+    #[arg(long)]
+    task: String,
+    /// Who judges: scripted:FILE replays recorded answers
+    #[arg(long)]
+    judge: String,
+    /// A record as JSON instead of the flags below; - reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["caption", "event", "inserted_index", "caption_type",
+        "reference", "length_rule", "video", "id", "system"])]
+    record: Option<PathBuf>,
+    /// The caption
+    #[arg(long, required_unless_present = "record")]
+    caption: Option<String>,
+    /// A ground-truth event; give it once for each
+    #[arg(long)]
+    event: Vec<String>,
+    /// Which event was inserted, counted from 0
+    #[arg(long, value_name = "INDEX")]
+    inserted_index: Option<u32>,
+    /// The kind of caption: brief, detail, poem, narrative, style
+    #[arg(long)]
+    caption_type: Option<String>,
+    /// The reference caption
+    #[arg(long)]
+    reference: Option<String>,
+    /// The length that was asked for, such as '20 to 30 words'
+    #[arg(long)]
+    length_rule: Option<String>,
+    /// The video file, or a folder of frames
+    #[arg(long)]
+    video: Option<String>,
+    /// The record's id
+    #[arg(long, default_value = "caption")]
+    id: String,
+    /// The system whose caption it is
+    #[arg(long, default_value = "system")]
+    system: String,
+    /// A folder with tasks of your own (NAME.toml + NAME.txt)
+    #[arg(long, value_name = "DIR")]
+    prompts: Option<PathBuf>,
+    /// Where counts come from
+    #[arg(long, value_enum, default_value_t = CountFrom::Stated)]
+    count_from: CountFrom,
+    /// Print the verdict as JSON (capjudge schema verdict)
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Runs.
+    pub fn run(self) -> Result<End> {
+        let catalog = Catalog::load(self.prompts.as_deref())?;
+        let task = catalog.get(&self.task)?;
+        let mut judge = crate::judge::open(&self.judge)?;
+        let record = self.record()?;
+        let base = match &self.record {
+            Some(path) => path.parent().unwrap_or(Path::new("")).to_owned(),
+            None => PathBuf::new(),
+        };
+        let entry =
+            Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), record: Ok(record) };
+        let setting = Setting { task, count_from: self.count_from, base: &base };
+        let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), entry, &AtomicBool::new(false))? else {
+            bail!("interrupted");
+        };
+        let text = if self.json { serde_json::to_string_pretty(&verdict)? + "\n" } else { describe(&verdict) };
+        print(&text)?;
+        Ok(if verdict.is_unscored() { End::TooManyUnscored } else { End::Done })
+    }
+
+    fn record(&self) -> Result<Record> {
+        let fields: Map<String, Value> = match &self.record {
+            Some(path) => {
+                let text = if path == Path::new("-") {
+                    let mut text = String::new();
+                    io::stdin().read_to_string(&mut text).map(|_| text)
+                } else {
+                    fs::read_to_string(path)
+                };
+                let text = text.with_context(|| path.display().to_string())?;
+                serde_json::from_str(&text)
+                    .map_err(|error| Usage(format!("{}: not a record ({error})", path.display())))?
+            }
+            None => {
+                let events: Vec<Value> = self.event.iter().map(|text| json!({"caption": text})).collect();
+                let fields = [
+                    ("id", json!(self.id)),
+                    ("system", json!(self.system)),
+                    ("caption", json!(self.caption)),
+                    ("events", json!(events)),
+                    ("inserted_index", json!(self.inserted_index)),
+                    ("caption_type", json!(self.caption_type)),
+                    ("reference", json!(self.reference)),
+                    ("length_rule", json!(self.length_rule)),
+                    ("video", json!(self.video)),
+                ];
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+            }
+        };
+        Record::from_fields(fields).map_err(|problems| {
+            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Usage(format!("the record is not valid:\n  {}", list.join("\n  "))).into()
+        })
+    }
+}
+
+/// The verdict in a few lines.
+fn describe(verdict: &Verdict) -> String {
+    match &verdict.outcome {
+        Outcome::Unscored(unscored) => format!("unscored ({}): {}\n", unscored.reason, unscored.detail),
+        Outcome::Scored(Scored::Counts(counts)) => {
+            let mut text: String = counts.counts.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+            text.push_str(match counts.agree {
+                Some(true) => "the labels of the answer agree\n",
+                Some(false) => "the labels of the answer say something else (see --json)\n",
+                None => "the answer's labels are not complete enough to compare\n",
+            });
+            text
+        }
+        Outcome::Scored(Scored::Score(score)) => {
+            let mut text = format!("score: {}\n", score.score);
+            if score.score != score.raw_score {
+                text.push_str(&format!("the judge gave {}\n", score.raw_score));
+            }
+            text.extend(score.rules.iter().map(describe_rule));
+            text.extend(score.reason.iter().map(|reason| format!("reason: {reason}\n")));
+            text
+        }
+    }
+}
+
+fn describe_rule(rule: &RuleCheck) -> String {
+    let kept = |kept: &bool| if *kept { "kept" } else { "broken" };
+    match rule {
+        RuleCheck::WordCountWithin { percent, caption_words, reference_words, kept: ok, cap } => format!(
+            "word count within ±{percent}% of the reference: {} ({caption_words} words against {reference_words}{})\n",
+            kept(ok),
+            if *ok { String::new() } else { format!("; at most {cap}") }
+        ),
+        RuleCheck::Length { text, measured: Some(measured), kept: Some(ok), .. } => {
+            format!("length rule {text:?}: {} ({measured})\n", kept(ok))
+        }
+        RuleCheck::Length { text, .. } => format!("length rule {text:?}: not understood, not checked\n"),
+    }
+}

@@ -1,0 +1,92 @@
+//! A progress bar on a terminal, a line now and then elsewhere.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::run::Progress;
+
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+const BETWEEN_UPDATES: Duration = Duration::from_millis(100);
+
+/// Shows how a run is getting on.
+pub struct Bar {
+    bar: ProgressBar,
+    quiet: bool,
+    records: u64,
+    before: u64,
+    start: Instant,
+    last_line: Instant,
+    last_update: Instant,
+}
+
+impl Bar {
+    /// Shows nothing but notes if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let bar = ProgressBar::no_length();
+        bar.set_style(style("{spinner} reading the data set: {pos} records"));
+        if quiet {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let now = Instant::now();
+        Self { bar, quiet, records: 0, before: 0, start: now, last_line: now, last_update: now }
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&mut self, text: &str) {
+        if !self.quiet && self.bar.is_hidden() && self.last_line.elapsed() >= BETWEEN_LINES {
+            self.last_line = Instant::now();
+            eprintln!("{text}");
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn surveyed(&mut self, records: u64) {
+        if self.last_update.elapsed() >= BETWEEN_UPDATES {
+            self.last_update = Instant::now();
+            self.bar.set_position(records);
+            self.line(&format!("reading the data set: {records} records"));
+        }
+    }
+
+    fn started(&mut self, records: u64, before: u64) {
+        (self.records, self.before, self.start) = (records, before, Instant::now());
+        if before > 0 && !self.quiet {
+            self.note(&format!("{before} of {records} records have a verdict already; going on with the rest"));
+        }
+        self.bar.reset();
+        self.bar.set_length(records);
+        self.bar.set_position(before);
+        self.bar.set_style(style("{bar:32} {pos}/{len} verdicts, {per_sec}, {eta} left{msg}"));
+        // The rate is that of this session, so the verdicts of an earlier one are not work done now.
+        self.bar.reset_eta();
+    }
+
+    fn stored(&mut self, verdicts: u64, unscored: u64) {
+        if self.last_update.elapsed() < BETWEEN_UPDATES && verdicts < self.records {
+            return;
+        }
+        self.last_update = Instant::now();
+        self.bar.set_position(verdicts);
+        if unscored > 0 {
+            self.bar.set_message(format!(", {unscored} unscored"));
+        }
+        let rate = verdicts.saturating_sub(self.before) as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
+        let records = self.records;
+        self.line(&format!("{verdicts}/{records} verdicts, {rate:.1}/s, {unscored} unscored"));
+    }
+
+    fn note(&mut self, text: &str) {
+        self.bar.suspend(|| eprintln!("note: {text}"));
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are the constants above.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

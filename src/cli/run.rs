@@ -1,0 +1,150 @@
+//! `capjudge run`: a data set into a run folder.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use clap::Args as ClapArgs;
+
+use super::End;
+use super::output::print;
+use super::progress::Bar;
+use crate::answer::CountFrom;
+use crate::dataset::Limits;
+use crate::metrics::Summary;
+use crate::report::{ReportFormat, render};
+use crate::run::{Plan, RunEnd, run};
+use crate::task::Catalog;
+
+const EXAMPLES: &str = "\
+Examples:
+  Judge a data set with recorded answers:
+    capjudge run --task hallucination --data captions.jsonl --judge scripted:answers.jsonl --out runs/first
+  Go on after Ctrl-C, a crash or a power cut: the same command again.
+  Judge once more what came out unscored:
+    capjudge run … --out runs/first --retry-unscored
+  Read the answers of an old run anew, by their labels:
+    capjudge run … --judge scripted:runs/first/verdicts.jsonl --count-from labels --out runs/by-labels";
+
+/// Flags of `run`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The judge prompt: hallucination, omission, score, or one of --prompts
+    #[arg(long)]
+    task: String,
+    /// The data set, JSON Lines (capjudge schema record)
+    #[arg(long, value_name = "FILE")]
+    data: PathBuf,
+    /// Who judges: scripted:FILE replays recorded answers
+    #[arg(long)]
+    judge: String,
+    /// The run's folder; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// A folder with tasks of your own (NAME.toml + NAME.txt); they add to or replace the built-in ones
+    #[arg(long, value_name = "DIR")]
+    prompts: Option<PathBuf>,
+    /// Where counts come from
+    #[arg(long, value_enum, default_value_t = CountFrom::Stated)]
+    count_from: CountFrom,
+    /// Judge records again that came out unscored
+    #[arg(long)]
+    retry_unscored: bool,
+    /// How many records may be unscored: a share (5%) or a number; more give exit code 3
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    max_unscored: Allowed,
+    /// The longest line of the data set that is read
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().line_bytes)]
+    max_line_bytes: usize,
+    /// No progress, no table
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// How many records may be unscored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Allowed {
+    Percent(f64),
+    Records(u64),
+}
+
+impl FromStr for Allowed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let error = || format!("{text:?} is neither a share like 5% nor a number of records");
+        match text.strip_suffix('%') {
+            Some(number) => match number.trim().parse() {
+                Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Allowed::Percent(percent)),
+                _ => Err(error()),
+            },
+            None => text.parse().map(Allowed::Records).map_err(|_| error()),
+        }
+    }
+}
+
+impl Allowed {
+    fn exceeded(self, unscored: u64, records: u64) -> bool {
+        match self {
+            Allowed::Percent(percent) => unscored as f64 * 100.0 > percent * records as f64,
+            Allowed::Records(allowed) => unscored > allowed,
+        }
+    }
+}
+
+impl Args {
+    /// Runs.
+    pub fn run(self) -> Result<End> {
+        let catalog = Catalog::load(self.prompts.as_deref())?;
+        let plan = Plan {
+            task: catalog.get(&self.task)?,
+            data: self.data,
+            out: self.out,
+            count_from: self.count_from,
+            retry_unscored: self.retry_unscored,
+            limits: Limits { line_bytes: self.max_line_bytes },
+        };
+        let mut judge = crate::judge::open(&self.judge)?;
+        let interrupt = listen_for_interrupt()?;
+        let mut bar = Bar::new(self.quiet);
+        let end = run(&plan, judge.as_mut(), &interrupt, &mut bar);
+        bar.clear();
+        let summary = match end? {
+            RunEnd::Complete(summary) => summary,
+            RunEnd::Interrupted { stored, records } => {
+                eprintln!("interrupted: {stored} of {records} verdicts are stored; the same command goes on from there");
+                return Ok(End::Interrupted);
+            }
+        };
+        let unscored = summary.judged - summary.scored;
+        let records = summary.records;
+        if !self.quiet {
+            print(&render(&Summary { schema_version: 1, runs: vec![summary] }, ReportFormat::Table))?;
+            eprintln!("verdicts and summary are in {}", plan.out.display());
+        }
+        if self.max_unscored.exceeded(unscored, records) {
+            eprintln!(
+                "capjudge: {unscored} of {records} records are unscored, more than --max-unscored allows; \
+                 verdicts.jsonl has the reason of each, --retry-unscored judges them again"
+            );
+            return Ok(End::TooManyUnscored);
+        }
+        Ok(End::Done)
+    }
+}
+
+/// The first Ctrl-C lets the write in hand finish; a second one ends the process at once.
+fn listen_for_interrupt() -> Result<Arc<AtomicBool>> {
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupt);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(interrupt)
+}

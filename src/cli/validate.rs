@@ -1,0 +1,148 @@
+//! `capjudge validate`: every problem of a data set, not only the first.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::End;
+use crate::dataset::{DataError, Entry, IdDigest, Limits, Problem, ProblemKind, RecordReader, check};
+use crate::task::{Catalog, Task};
+
+const EXAMPLES: &str = "\
+Examples:
+  capjudge validate captions.jsonl --task omission
+  capjudge validate captions.jsonl --task score --json | jq .field";
+
+/// Flags of `validate`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The data set, JSON Lines
+    data: PathBuf,
+    /// Check for what this task needs; give it once for each task
+    #[arg(long)]
+    task: Vec<String>,
+    /// A folder with tasks of your own (NAME.toml + NAME.txt)
+    #[arg(long, value_name = "DIR")]
+    prompts: Option<PathBuf>,
+    /// The longest line of the data set that is read
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().line_bytes)]
+    max_line_bytes: usize,
+    /// Print a JSON object for each problem
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Runs.
+    pub fn run(self) -> Result<End> {
+        let catalog = Catalog::load(self.prompts.as_deref())?;
+        let tasks = self.task.iter().map(|name| catalog.get(name)).collect::<Result<Vec<&Task>, _>>()?;
+        let folder = self.data.parent().unwrap_or(Path::new(""));
+        let mut printer = Printer { path: &self.data, json: self.json, problems: 0, out: io::stdout().lock() };
+        let mut first_lines: HashMap<IdDigest, u32> = HashMap::new();
+        let mut records: u64 = 0;
+        for entry in RecordReader::open(&self.data, Limits { line_bytes: self.max_line_bytes })? {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(DataError::Line { line, what, .. }) => {
+                    printer.line_problem(line, &what)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            records += 1;
+            let line = u32::try_from(entry.line).unwrap_or(u32::MAX);
+            if let Some(first) = first_lines.insert(IdDigest::of(&entry.id), line) {
+                let what = format!("{:?} was used in line {first} already", entry.id);
+                printer.problem(&entry, "id", &what, "make ids unique (import has --id-prefix)")?;
+            }
+            for problem in problems(&entry, &tasks, folder) {
+                printer.problem(&entry, &problem.field, &problem.what, &problem.remedy)?;
+            }
+            if let Some(missing) = unneeded_video(&entry, &tasks, folder) {
+                eprintln!(
+                    "{}:{}: warning: video names {}, which does not exist; no task here shows frames, so it is not needed",
+                    self.data.display(),
+                    entry.line,
+                    missing.display()
+                );
+            }
+        }
+        let problems = printer.problems;
+        if records == 0 && problems == 0 {
+            printer.line_problem(1, "no records; a data set has one JSON object a line")?;
+            return Ok(End::Invalid);
+        }
+        eprintln!("{}: {records} records, {problems} problems", self.data.display());
+        Ok(if problems == 0 { End::Done } else { End::Invalid })
+    }
+}
+
+fn problems(entry: &Entry, tasks: &[&Task], folder: &Path) -> Vec<Problem> {
+    match &entry.record {
+        Err(problems) => problems.clone(),
+        Ok(record) => {
+            let mut all: Vec<Problem> = Vec::new();
+            for task in tasks {
+                for problem in check(record, task, Some(folder)) {
+                    if !all.contains(&problem) {
+                        all.push(problem);
+                    }
+                }
+            }
+            if tasks.is_empty() && record.caption.trim().is_empty() {
+                all.push(Problem {
+                    kind: ProblemKind::EmptyCaption,
+                    field: "caption".to_owned(),
+                    what: "is empty".to_owned(),
+                    remedy: "an empty caption is not judged".to_owned(),
+                });
+            }
+            all
+        }
+    }
+}
+
+/// A video that is named and not there, though no task needs it.
+fn unneeded_video(entry: &Entry, tasks: &[&Task], folder: &Path) -> Option<PathBuf> {
+    let record = entry.record.as_ref().ok()?;
+    let needed = tasks.iter().any(|task| task.sees_frames());
+    record.video.as_ref().filter(|_| !needed)?.paths(folder).into_iter().find(|path| !path.exists())
+}
+
+struct Printer<'a> {
+    path: &'a Path,
+    json: bool,
+    problems: u64,
+    out: io::StdoutLock<'static>,
+}
+
+impl Printer<'_> {
+    fn problem(&mut self, entry: &Entry, field: &str, what: &str, remedy: &str) -> io::Result<()> {
+        self.problems += 1;
+        let (path, line) = (self.path.display(), entry.line);
+        if self.json {
+            let file = path.to_string();
+            let problem =
+                json!({"file": file, "line": line, "id": entry.id, "field": field, "what": what, "remedy": remedy});
+            writeln!(self.out, "{problem}")
+        } else {
+            writeln!(self.out, "{path}:{line}: {field} {what}; {remedy}")
+        }
+    }
+
+    fn line_problem(&mut self, line: u64, what: &str) -> io::Result<()> {
+        self.problems += 1;
+        let path = self.path.display();
+        if self.json {
+            writeln!(self.out, "{}", json!({"file": path.to_string(), "line": line, "what": what}))
+        } else {
+            writeln!(self.out, "{path}:{line}: {what}")
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Joins a data set with a system's captions, and accounts for all that does not fit.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::source::Responses;
+use super::{Import, ImportError, Missing, Options};
+use crate::dataset::Record;
+
+/// Statuses that mean that the caption is there.
+const GOOD: [&str; 7] = ["ok", "success", "succeeded", "done", "completed", "complete", "true"];
+
+/// A join under way.
+#[derive(Debug)]
+pub struct Join<'a> {
+    options: Options<'a>,
+    responses: Responses,
+    records: Vec<Record>,
+    absent: Vec<String>,
+    failed: Vec<String>,
+}
+
+/// A caption as it goes into a record.
+#[derive(Debug, Default)]
+struct Caption {
+    text: String,
+    extra: Map<String, Value>,
+}
+
+impl<'a> Join<'a> {
+    /// Joins with these captions.
+    pub fn new(responses: Responses, options: Options<'a>) -> Self {
+        Self { options, responses, records: Vec::new(), absent: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Adds an item of the data set: `make` builds its record, to which caption, id and system are added here.
+    pub fn add(&mut self, id: &str, make: Record) {
+        let Some(caption) = self.caption(id) else { return };
+        let mut record = make;
+        record.id = format!("{}{id}", self.options.id_prefix);
+        record.system = self.options.system.to_owned();
+        record.caption = caption.text;
+        record.extra.extend(caption.extra);
+        self.records.push(record);
+    }
+
+    fn caption(&mut self, id: &str) -> Option<Caption> {
+        let Some(response) = self.responses.take(id) else {
+            self.absent.push(id.to_owned());
+            return (self.options.missing == Missing::Keep).then(Caption::default);
+        };
+        let mut caption = Caption { text: response.caption.unwrap_or_default().trim().to_owned(), extra: Map::new() };
+        let Some(status) = response.status else { return Some(caption) };
+        let good = GOOD.contains(&status.to_lowercase().as_str());
+        caption.extra.insert("status".to_owned(), Value::String(status));
+        if !good {
+            self.failed.push(id.to_owned());
+            // What a failed request left behind is kept, but not judged as if it were a caption.
+            let text = std::mem::take(&mut caption.text);
+            if !text.is_empty() {
+                caption.extra.insert("failed_caption".to_owned(), Value::String(text));
+            }
+        }
+        Some(caption)
+    }
+
+    /// The records, and notes on all that did not fit. `refs` is the data set's file.
+    pub fn finish(self, refs: &Path) -> Result<Import, ImportError> {
+        if self.records.is_empty() {
+            let what = format!("{}: none of its ids has a caption in the other file", refs.display());
+            return Err(ImportError::Nothing(what));
+        }
+        let mut notes = Vec::new();
+        if !self.absent.is_empty() {
+            let done = match self.options.missing {
+                Missing::Skip => "left out; --keep-missing keeps them, as records that come out unscored",
+                Missing::Keep => "kept without one, so they come out unscored",
+            };
+            notes.push(format!("{} without a caption: {done}", some_of("record", &self.absent)));
+        }
+        if !self.failed.is_empty() {
+            let which = some_of("caption", &self.failed);
+            notes.push(format!("{which} with a failure as status: kept without a caption, so they come out unscored"));
+        }
+        let left = self.responses.left();
+        if !left.is_empty() {
+            notes.push(format!("{} for ids that {} does not have: left out", some_of("caption", &left), refs.display()));
+        }
+        Ok(Import { records: self.records, notes })
+    }
+}
+
+/// `1 caption (a)`, `5 captions (a, b, c, …)`.
+fn some_of(what: &str, ids: &[String]) -> String {
+    let shown = ids.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    let more = if ids.len() > 3 { ", …" } else { "" };
+    let plural = if ids.len() == 1 { "" } else { "s" };
+    format!("{} {what}{plural} ({shown}{more})", ids.len())
+}
+
+/// A record with nothing in it yet but the given events.
+pub fn blank(events: Vec<crate::dataset::GroundTruthEvent>) -> Record {
+    Record {
+        id: String::new(),
+        system: String::new(),
+        caption: String::new(),
+        events,
+        inserted_index: None,
+        caption_type: None,
+        reference: None,
+        length_rule: None,
+        video: None,
+        human: None,
+        extra: Map::new(),
+    }
+}

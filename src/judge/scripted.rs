@@ -1,0 +1,163 @@
+//! A judge that replays recorded answers, in pieces, for tests, dry runs and reading old answers anew.
+//!
+//! Its file is JSON Lines: `id`, `answer`, and optionally `task`, `finish` (`stop` or `length`), `error`, `delay_ms`. A
+//! run's own `verdicts.jsonl` is such a file. Only an index of the lines is kept in memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Identity, Judge, JudgeError, Question};
+use crate::answer::Finish;
+use crate::dataset::{HashingReader, IdDigest};
+
+/// Replays recorded answers.
+#[derive(Debug)]
+pub struct ScriptedJudge {
+    identity: Identity,
+    path: PathBuf,
+    file: BufReader<File>,
+    index: HashMap<IdDigest, (u64, u32)>,
+    line: Vec<u8>,
+}
+
+/// What of a line is needed to find it again.
+#[derive(Deserialize)]
+struct Key {
+    id: Id,
+    task: Option<String>,
+}
+
+/// As in a data set, a whole number is read as its digits.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Id {
+    Text(String),
+    Number(i64),
+}
+
+/// What of a line is replayed.
+#[derive(Deserialize)]
+struct Recorded {
+    answer: Option<String>,
+    error: Option<String>,
+    finish: Option<Finish>,
+    #[serde(default)]
+    delay_ms: u64,
+}
+
+impl ScriptedJudge {
+    /// Indexes a file of recorded answers.
+    pub fn open(name: &str, path: &Path) -> Result<Self, JudgeError> {
+        let io = |source| JudgeError::Io { path: path.to_owned(), source };
+        let mut reader = BufReader::with_capacity(1 << 18, HashingReader::new(File::open(path).map_err(io)?));
+        let mut index = HashMap::new();
+        let mut line = Vec::new();
+        let mut offset = 0;
+        for number in 1.. {
+            line.clear();
+            let length = reader.read_until(b'\n', &mut line).map_err(io)?;
+            if length == 0 {
+                break;
+            }
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                let bad = |what: String| JudgeError::BadFile { path: path.to_owned(), line: number, what };
+                let key: Key = serde_json::from_slice(&line)
+                    .map_err(|error| bad(format!("not a recorded answer ({error}); write {{\"id\": …, \"answer\": …}}")))?;
+                let length = u32::try_from(length).map_err(|_| bad("the line is longer than 4 GiB".to_owned()))?;
+                // A later line for the same question replaces an earlier one, as in a run's verdicts.
+                let id = match key.id {
+                    Id::Text(text) => text,
+                    Id::Number(number) => number.to_string(),
+                };
+                index.insert(digest(key.task.as_deref(), &id), (offset, length));
+            }
+            offset += length as u64;
+        }
+        let identity = Identity { name: name.to_owned(), sha256: reader.into_inner().finish() };
+        let file = BufReader::new(File::open(path).map_err(io)?);
+        Ok(Self { identity, path: path.to_owned(), file, index, line })
+    }
+
+    fn recorded(&mut self, question: &Question<'_>) -> Result<Recorded, JudgeError> {
+        let found = self
+            .index
+            .get(&digest(Some(question.task), question.id))
+            .or_else(|| self.index.get(&digest(None, question.id)));
+        let Some(&(offset, length)) = found else {
+            return Err(JudgeError::NoAnswer(format!("{} has no answer for this record", self.path.display())));
+        };
+        let io = |source| JudgeError::Io { path: self.path.clone(), source };
+        self.line.resize(length as usize, 0);
+        // Data sets and their answers are mostly in the same order: then this only moves inside the buffer.
+        let position = self.file.stream_position().map_err(io)?;
+        let forward = i64::try_from(offset).unwrap_or(i64::MAX) - i64::try_from(position).unwrap_or(0);
+        self.file.seek_relative(forward).map_err(io)?;
+        self.file.read_exact(&mut self.line).map_err(io)?;
+        serde_json::from_slice(&self.line).map_err(|error| JudgeError::NoAnswer(error.to_string()))
+    }
+}
+
+impl Judge for ScriptedJudge {
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn sees_frames(&self) -> bool {
+        false
+    }
+
+    fn answer(
+        &mut self,
+        question: &Question<'_>,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Finish, JudgeError> {
+        let recorded = self.recorded(question)?;
+        if recorded.delay_ms > 0 {
+            thread::sleep(Duration::from_millis(recorded.delay_ms));
+        }
+        let Some(answer) = recorded.answer else {
+            let error = recorded.error.unwrap_or_else(|| "the recorded line has no answer".to_owned());
+            return Err(JudgeError::NoAnswer(error));
+        };
+        for piece in pieces(&answer) {
+            if on_text(piece).is_break() {
+                return Ok(Finish::Stop);
+            }
+        }
+        Ok(match recorded.finish {
+            Some(Finish::Length) => Finish::Length,
+            _ => Finish::Stop,
+        })
+    }
+}
+
+/// The key of a recorded answer: with its task, if the line names one.
+fn digest(task: Option<&str>, id: &str) -> IdDigest {
+    IdDigest::of(&format!("{}\0{id}", task.unwrap_or_default()))
+}
+
+/// Cuts an answer into pieces of one to about a dozen bytes, the sizes that tokens have.
+fn pieces(answer: &str) -> impl Iterator<Item = &str> {
+    let mut rest = answer;
+    let mut size = 0;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        size = (size + 5) % 13;
+        let mut end = (size + 1).min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(piece)
+    })
+}

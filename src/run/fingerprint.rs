@@ -1,0 +1,65 @@
+//! What decides the bytes of a run.
+//!
+//! Invariant: two runs with the same fingerprint write the same verdicts. Whatever can change a verdict is in it, and
+//! whatever cannot (paths, progress, the allowed share of unscored records) is not.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::CountFrom;
+use crate::dataset::sha256_text;
+use crate::task::Task;
+
+/// What decides the bytes of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Fingerprint {
+    /// The version of capjudge.
+    pub version: String,
+    /// The task's name.
+    pub task: String,
+    /// SHA-256 of the prompt template.
+    pub prompt_sha256: String,
+    /// SHA-256 of the task's declaration.
+    pub declaration_sha256: String,
+    /// SHA-256 of the data set.
+    pub data_sha256: String,
+    /// SHA-256 over what decides the judge's answers.
+    pub judge_sha256: String,
+    /// Where counts come from.
+    pub count_from: CountFrom,
+}
+
+impl Fingerprint {
+    /// The fingerprint of a run with this task, data, judge and settings.
+    pub fn new(task: &Task, data_sha256: &str, judge_sha256: &str, count_from: CountFrom) -> Self {
+        // A declaration is hashed by what it says: comments and the order of keys do not matter.
+        let declaration = serde_json::to_string(&task.spec).unwrap_or_default();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            task: task.name.clone(),
+            prompt_sha256: sha256_text(task.template.text()),
+            declaration_sha256: sha256_text(&declaration),
+            data_sha256: data_sha256.to_owned(),
+            judge_sha256: judge_sha256.to_owned(),
+            count_from,
+        }
+    }
+
+    /// The first thing that differs: what it is, what it was here, and what it is there.
+    pub fn difference(&self, now: &Self) -> Option<(&'static str, String, String)> {
+        let fields = [
+            ("version of capjudge (version)", self.version.clone(), now.version.clone()),
+            ("task (task)", self.task.clone(), now.task.clone()),
+            ("prompt (prompt_sha256)", self.prompt_sha256.clone(), now.prompt_sha256.clone()),
+            ("task declaration (declaration_sha256)", self.declaration_sha256.clone(), now.declaration_sha256.clone()),
+            ("data set (data_sha256)", self.data_sha256.clone(), now.data_sha256.clone()),
+            ("judge (judge_sha256)", self.judge_sha256.clone(), now.judge_sha256.clone()),
+            ("--count-from (count_from)", name(self.count_from), name(now.count_from)),
+        ];
+        fields.into_iter().find(|(_, was, now)| was != now)
+    }
+}
+
+fn name(count_from: CountFrom) -> String {
+    format!("{count_from:?}").to_lowercase()
+}

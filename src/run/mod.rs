@@ -1,0 +1,197 @@
+//! A judging run: records in, verdicts out, in a folder that survives anything.
+//!
+//! Invariant: kill the process at any moment and start the same command again, and the folder ends up with the same
+//! bytes as if nothing had happened. Verdicts are written in the order of the data, each once.
+
+mod atomic;
+mod fingerprint;
+mod folder;
+mod journal;
+mod one;
+mod summary;
+
+pub use atomic::write_atomic;
+pub use fingerprint::Fingerprint;
+pub use folder::{RunFile, RunFolder};
+pub use journal::{Journal, Repair, Timing};
+pub use one::{Setting, judge_record};
+pub use summary::{Incomplete, summarize};
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use thiserror::Error;
+
+use crate::answer::CountFrom;
+use crate::dataset::{DataError, Entry, IdDigest, Limits, RecordReader, survey};
+use crate::judge::{Judge, JudgeError};
+use crate::metrics::{Bootstrap, RunSummary, Summary};
+use crate::task::{Task, TaskError};
+
+/// What a run is asked to do.
+#[derive(Debug, Clone)]
+pub struct Plan<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// The data set.
+    pub data: PathBuf,
+    /// The run's folder.
+    pub out: PathBuf,
+    /// Where counts come from.
+    pub count_from: CountFrom,
+    /// Judge unscored records again.
+    pub retry_unscored: bool,
+    /// Limits on the data set.
+    pub limits: Limits,
+}
+
+/// Told how a run is getting on.
+pub trait Progress {
+    /// So many records of the data set were looked at before the judging.
+    fn surveyed(&mut self, records: u64);
+    /// The judging begins: records in all, and verdicts that were there before.
+    fn started(&mut self, records: u64, before: u64);
+    /// So many verdicts are safely stored, and so many of those of this session are unscored.
+    fn stored(&mut self, verdicts: u64, unscored: u64);
+    /// Something the user should know.
+    fn note(&mut self, text: &str);
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEnd {
+    /// Every record has a verdict.
+    Complete(RunSummary),
+    /// The user stopped it; the same command goes on.
+    Interrupted {
+        /// Verdicts that are stored.
+        stored: u64,
+        /// Records in all.
+        records: u64,
+    },
+}
+
+/// Why a run cannot go on.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The data set cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The data set has no records.
+    #[error("{0}: no records in it; a data set is JSON Lines, one record a line (capjudge schema record)")]
+    NoRecords(PathBuf),
+    /// The data set was changed while it was judged.
+    #[error("{0}: the file was changed while it was being judged; the verdicts may not fit it. Judge it again into another folder")]
+    DataChanged(PathBuf),
+    /// The judge's files cannot be used.
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
+    /// The task of a run folder cannot be used.
+    #[error("{path}: {source}")]
+    Task {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: TaskError,
+    },
+    /// A file of the run cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of the run is not what it should be.
+    #[error("{path}{}: {what}", line.map_or(String::new(), |line| format!(":{line}")))]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The line, where there is one.
+        line: Option<u64>,
+        /// What is wrong.
+        what: String,
+    },
+    /// The folder belongs to a run with other inputs.
+    #[error(
+        "{path} holds a run with another {field}: it was {was}, it is now {now}. Choose another --out, or go back to \
+         what it was"
+    )]
+    Changed {
+        /// The run's folder.
+        path: PathBuf,
+        /// What changed.
+        field: &'static str,
+        /// What it was.
+        was: String,
+        /// What it is now.
+        now: String,
+    },
+    /// The folder holds something else.
+    #[error("{0}: the folder is not empty and is no run (it has no run.json); choose another --out")]
+    NotARun(PathBuf),
+    /// Another process writes to the folder.
+    #[error("{0}: another capjudge process is writing to this run; wait for it, or choose another --out")]
+    InUse(PathBuf),
+}
+
+/// Judges every record of a data set that has no verdict yet.
+pub fn run(
+    plan: &Plan<'_>,
+    judge: &mut dyn Judge,
+    interrupt: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<RunEnd, RunError> {
+    let survey = survey(&plan.data, plan.limits, |records| progress.surveyed(records))?;
+    if survey.records == 0 {
+        return Err(RunError::NoRecords(plan.data.clone()));
+    }
+    let identity = judge.identity();
+    let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity.sha256, plan.count_from);
+    let run_file = RunFile::new(plan, fingerprint, &identity.name, &survey);
+    let folder = RunFolder::open(&plan.out, &run_file)?;
+    let (mut journal, before, repair) = Journal::open(&folder)?;
+    if let Some(repair) = repair {
+        progress.note(&repair.to_string());
+    }
+    progress.started(survey.records, before.len() as u64);
+
+    let base = plan.data.parent().unwrap_or(Path::new(""));
+    let setting = Setting { task: plan.task, count_from: plan.count_from, base };
+    let mut unscored = 0;
+    let mut reader = RecordReader::open(&plan.data, plan.limits)?;
+    let mut interrupted = false;
+    for entry in reader.by_ref() {
+        let entry: Entry = entry?;
+        let attempt = match before.get(&IdDigest::of(&entry.id)) {
+            None => 1,
+            Some(judged) if plan.retry_unscored && judged.unscored => judged.attempt + 1,
+            Some(_) => continue,
+        };
+        if interrupt.load(Ordering::Relaxed) {
+            interrupted = true;
+            break;
+        }
+        let Some((mut verdict, timing)) = judge_record(&setting, judge, entry, interrupt)? else {
+            interrupted = true;
+            break;
+        };
+        verdict.attempt = attempt;
+        unscored += u64::from(verdict.is_unscored());
+        journal.append(&verdict, &Timing { attempt, ..timing })?;
+        progress.stored(journal.stored(), unscored);
+    }
+    let stored = journal.close()?;
+    progress.stored(stored, unscored);
+    if interrupted {
+        return Ok(RunEnd::Interrupted { stored, records: survey.records });
+    }
+    if reader.finish()? != survey.sha256 {
+        return Err(RunError::DataChanged(plan.data.clone()));
+    }
+    let (summary, _) = summarize(folder.path(), Bootstrap::default())?;
+    let file = Summary { schema_version: 1, runs: vec![summary.clone()] };
+    folder.write_summary(&file)?;
+    Ok(RunEnd::Complete(summary))
+}
