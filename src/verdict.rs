@@ -176,11 +176,9 @@ impl Verdict {
             Err(unscored) => Outcome::Unscored(unscored),
             Ok(Values::Counts(counts)) => match check_against_record(task, record, &counts) {
                 Err(unscored) => Outcome::Unscored(unscored),
-                Ok(()) => Outcome::Scored(Scored::Counts(Counts {
-                    counts,
-                    labelled: reading.labelled,
-                    agree: reading.agree,
-                })),
+                Ok(()) => {
+                    Outcome::Scored(Scored::Counts(Counts { counts, labelled: reading.labelled, agree: reading.agree }))
+                }
             },
             Ok(Values::Score { score, reason }) => {
                 Outcome::Scored(Scored::Score(apply_rules(task, record, score, reason)))
@@ -281,13 +279,7 @@ fn apply_rules(task: &Task, record: &Record, raw_score: u32, reason: Option<Stri
         if !kept {
             score = score.min(*cap);
         }
-        rules.push(RuleCheck::WordCountWithin {
-            percent: *percent,
-            caption_words,
-            reference_words,
-            kept,
-            cap: *cap,
-        });
+        rules.push(RuleCheck::WordCountWithin { percent: *percent, caption_words, reference_words, kept, cap: *cap });
     }
     if let Some(text) = record.length_rule.clone() {
         let rule = LengthRule::parse(&text);

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use capjudge::answer::{CountFrom, Event, Finish, Reader, Reading, Values};
 use capjudge::task::Catalog;
@@ -18,7 +19,18 @@ struct Case {
     expect: Value,
 }
 
-fn corpus() -> Vec<Case> {
+/// Made once: the properties below ask for them thousands of times.
+fn catalog() -> &'static Catalog {
+    static CATALOG: OnceLock<Catalog> = OnceLock::new();
+    CATALOG.get_or_init(|| Catalog::built_in().unwrap())
+}
+
+fn corpus() -> &'static [Case] {
+    static CORPUS: OnceLock<Vec<Case>> = OnceLock::new();
+    CORPUS.get_or_init(read_corpus)
+}
+
+fn read_corpus() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/answers");
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -46,8 +58,8 @@ fn corpus() -> Vec<Case> {
 }
 
 /// Reads an answer in the given pieces; the events, in order, and the reading.
-fn read(catalog: &Catalog, case: &Case, pieces: &[&str]) -> (Vec<Event>, Reading) {
-    let task = catalog.get(&case.task).unwrap();
+fn read(case: &Case, pieces: &[&str]) -> (Vec<Event>, Reading) {
+    let task = catalog().get(&case.task).unwrap();
     let mut events = Vec::new();
     let mut reader = Reader::new(&task.format, CountFrom::Stated, case.inputs.iter().map(String::as_str).collect());
     for piece in pieces {
@@ -70,12 +82,11 @@ fn describe(reading: &Reading) -> Value {
 
 #[test]
 fn every_answer_of_the_corpus_reads_as_labelled() {
-    let catalog = Catalog::built_in().unwrap();
     let corpus = corpus();
     assert!(corpus.len() >= 300, "only {} answers", corpus.len());
     let mut wrong = Vec::new();
-    for case in &corpus {
-        let found = describe(&read(&catalog, case, &[&case.answer]).1);
+    for case in corpus {
+        let found = describe(&read(case, &[&case.answer]).1);
         let expect = case.expect.as_object().unwrap();
         if expect.is_empty() || expect.iter().any(|(key, value)| found.get(key) != Some(value)) {
             wrong.push(format!("{}/{}: expected {}, read {found}", case.class, case.name, case.expect));
@@ -86,24 +97,21 @@ fn every_answer_of_the_corpus_reads_as_labelled() {
 
 #[test]
 fn answers_cut_after_every_character_give_the_same_events() {
-    let catalog = Catalog::built_in().unwrap();
     for case in corpus() {
-        let whole = read(&catalog, &case, &[&case.answer]);
+        let whole = read(case, &[&case.answer]);
         let mut bytes = [0; 4];
         let letters: Vec<String> = case.answer.chars().map(|c| c.encode_utf8(&mut bytes).to_owned()).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-        assert_eq!(whole, read(&catalog, &case, &letters), "{}/{}", case.class, case.name);
+        assert_eq!(whole, read(case, &letters), "{}/{}", case.class, case.name);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
     fn every_split_of_an_answer_gives_the_same_events(pick in any::<prop::sample::Index>(), seed in any::<u64>()) {
-        let catalog = Catalog::built_in().unwrap();
-        let corpus = corpus();
-        let case = pick.get(&corpus);
+            let case = pick.get(corpus());
         let mut pieces = Vec::new();
         let mut rest = case.answer.as_str();
         let mut state = seed | 1;
@@ -116,7 +124,7 @@ proptest! {
             pieces.push(&rest[..length]);
             rest = &rest[length..];
         }
-        prop_assert_eq!(read(&catalog, case, &[&case.answer]), read(&catalog, case, &pieces));
+        prop_assert_eq!(read(case, &[&case.answer]), read(case, &pieces));
     }
 
     /// Text made of what answers are made of, in any order: nothing panics, and no split changes the reading.
@@ -127,8 +135,7 @@ proptest! {
         task in prop::sample::select(vec!["hallucination", "omission", "score"]),
         length in any::<bool>(),
     ) {
-        let catalog = Catalog::built_in().unwrap();
-        let answer = format!("{}{noise}{}", parts[..parts.len() / 2].concat(), parts[parts.len() / 2..].concat());
+            let answer = format!("{}{noise}{}", parts[..parts.len() / 2].concat(), parts[parts.len() / 2..].concat());
         let finish = if length { Finish::Length } else { Finish::Stop };
         let case = Case {
             class: String::new(), name: String::new(), task: task.into(), answer: answer.clone(), finish,
@@ -137,8 +144,8 @@ proptest! {
         let mut bytes = [0; 4];
         let letters: Vec<String> = answer.chars().map(|c| c.encode_utf8(&mut bytes).to_owned()).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-        let whole = read(&catalog, &case, &[&answer]);
-        prop_assert_eq!(&whole, &read(&catalog, &case, &letters));
+        let whole = read(&case, &[&answer]);
+        prop_assert_eq!(&whole, &read(&case, &letters));
         if let Err(unscored) = &whole.1.values && let Some([start, end]) = unscored.span {
             prop_assert!(answer.get(start..end).is_some(), "span {start}..{end} is not in the answer");
         }
@@ -146,9 +153,44 @@ proptest! {
 }
 
 const FRAGMENTS: [&str; 40] = [
-    "\n", "\r\n", " ", "EXTRACTED_EVENTS:", "GROUND_TRUTH_EVENTS:\n", "EVENT-BY-EVENT REASONING:", "FINAL METRICS:\n",
-    "- HALLUCINATION_COUNT: ", "TOTAL_OMISSION_COUNT", "INSERTED_OMISSION_COUNT = ", "1. ", "2) ", "• Event #1 – ",
-    "was SUPPORTED because ", "was HALLUCINATED", " was OMITTED because", "was not an inserted one.", "3", "[2]", "-1",
-    "2.5", "**", "\"", "“", "”", "{", "}", "\"score\": ", "'score': ", "\"reason\": \"", "\\", ",", "[0-4]", "<think>",
-    "</think>", "```json\n", "> ", "：", "Score: 3\n", "é漢🎬",
+    "\n",
+    "\r\n",
+    " ",
+    "EXTRACTED_EVENTS:",
+    "GROUND_TRUTH_EVENTS:\n",
+    "EVENT-BY-EVENT REASONING:",
+    "FINAL METRICS:\n",
+    "- HALLUCINATION_COUNT: ",
+    "TOTAL_OMISSION_COUNT",
+    "INSERTED_OMISSION_COUNT = ",
+    "1. ",
+    "2) ",
+    "• Event #1 – ",
+    "was SUPPORTED because ",
+    "was HALLUCINATED",
+    " was OMITTED because",
+    "was not an inserted one.",
+    "3",
+    "[2]",
+    "-1",
+    "2.5",
+    "**",
+    "\"",
+    "“",
+    "”",
+    "{",
+    "}",
+    "\"score\": ",
+    "'score': ",
+    "\"reason\": \"",
+    "\\",
+    ",",
+    "[0-4]",
+    "<think>",
+    "</think>",
+    "```json\n",
+    "> ",
+    "：",
+    "Score: 3\n",
+    "é漢🎬",
 ];

@@ -5,9 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::labels::{Decision, Label, LabelWords};
-use super::markup::{Lead, Name, is_fence, lead, quotation_after, trim_emphasis_end, trim_emphasis_start};
+use super::markup::{
+    FirstLetters, Lead, Name, is_fence, lead, quotation_after, trim_emphasis_end, trim_emphasis_start,
+};
 use super::number::{self, read_number};
 use super::{CountFrom, Event, Finish, Reading, Reason, Section, Unscored, Values, thought};
 use crate::task::{CountSpec, CountsSpec};
@@ -16,13 +19,16 @@ use crate::task::{CountSpec, CountsSpec};
 #[derive(Debug, Clone)]
 pub struct CountsFormat {
     headings: Vec<(Name, Section)>,
+    heading_letters: FirstLetters,
     labels: LabelWords,
     metrics: Vec<Metric>,
+    metric_letters: FirstLetters,
 }
 
 #[derive(Debug, Clone)]
 struct Metric {
     name: Name,
+    shared_name: Arc<str>,
     spec: CountSpec,
     label: Option<usize>,
 }
@@ -37,26 +43,32 @@ impl CountsFormat {
             (&sections.labels, Section::Labels),
             (&sections.last, Section::Final),
         ];
-        let headings = by_section
+        let headings: Vec<(Name, Section)> = by_section
             .iter()
             .flat_map(|(names, section)| names.iter().map(|name| (Name::new(name), *section)))
             .collect();
         let labels = LabelWords::new(&spec.labels, spec.flag.as_deref());
-        let metrics = spec
+        let metrics: Vec<Metric> = spec
             .counts
             .iter()
             .map(|count| Metric {
                 name: Name::new(&count.name),
+                shared_name: count.name.as_str().into(),
                 label: count.label.as_deref().and_then(|label| labels.position(label)),
                 spec: count.clone(),
             })
             .collect();
-        Self { headings, labels, metrics }
+        let heading_letters = FirstLetters::of(headings.iter().map(|(name, _)| name));
+        let metric_letters = FirstLetters::of(metrics.iter().map(|metric| &metric.name));
+        Self { headings, heading_letters, labels, metrics, metric_letters }
     }
 
     /// The section that a line opens, and the words behind its heading.
     fn heading<'t>(&self, words: &'t str) -> Option<(Section, &'t str)> {
         let words = strip_step(words);
+        if !self.heading_letters.may_start(words) {
+            return None;
+        }
         self.headings.iter().find_map(|(name, section)| {
             let after = trim_emphasis_start(name.strip(words)?);
             let after = match after.strip_prefix('(').and_then(|inside| inside.split_once(')')) {
@@ -77,6 +89,9 @@ impl CountsFormat {
             Some(inside) => (inside, true),
             None => (words, false),
         };
+        if !self.metric_letters.may_start(words) {
+            return None;
+        }
         self.metrics.iter().enumerate().find_map(|(index, metric)| {
             let mut after = metric.name.strip(words)?;
             if quote {
@@ -119,7 +134,8 @@ fn value_text(after: &str) -> Option<&str> {
             return Some(if value.starts_with([' ', '\t']) { value } else { trimmed });
         }
     }
-    let is_value = trimmed.starts_with(|c: char| c.is_ascii_digit() || ('０'..='９').contains(&c) || c == '[' || c == '(');
+    let is_value =
+        trimmed.starts_with(|c: char| c.is_ascii_digit() || ('０'..='９').contains(&c) || c == '[' || c == '(');
     (is_value && trimmed.len() < after.len()).then_some(trimmed)
 }
 
@@ -213,7 +229,7 @@ impl<'a> CountsReader<'a> {
         Self {
             format,
             count_from,
-            line: String::new(),
+            line: String::with_capacity(256),
             offset: 0,
             thinking: false,
             blank: true,
@@ -234,7 +250,7 @@ impl<'a> CountsReader<'a> {
     /// Takes the next piece.
     pub fn push(&mut self, mut piece: &str, on_event: &mut dyn FnMut(Event)) -> bool {
         while !self.done
-            && let Some(end) = memchr::memchr(b'\n', piece.as_bytes())
+            && let Some(end) = line_end(piece)
         {
             if self.line.is_empty() {
                 self.take_line(&piece[..end], on_event);
@@ -266,12 +282,15 @@ impl<'a> CountsReader<'a> {
                 self.offset += line.len();
             }
         }
-        let labelled = self.labelled_counts();
-        let outcome = self.outcome(finish, labelled.as_ref());
-        let agree = match (&outcome, &labelled, self.chosen()) {
-            (Ok(_), Some(labelled), Some(finals)) => Some(self.agrees(finals, labelled)),
+        let counted = self.labelled_counts();
+        let agree = match (&counted, self.chosen()) {
+            (Some(counted), Some(finals)) => Some(self.agrees(finals, counted)),
             _ => None,
         };
+        let labelled: Option<BTreeMap<String, u32>> =
+            counted.map(|counts| self.names().map(str::to_owned).zip(counts).collect());
+        let outcome = self.outcome(finish, labelled.as_ref());
+        let agree = agree.filter(|_| outcome.is_ok());
         if outcome.is_ok() && !self.done {
             on_event(Event::Done);
         }
@@ -411,7 +430,7 @@ impl<'a> CountsReader<'a> {
             _ => &mut self.loose,
         };
         finals.state(index, value, span);
-        on_event(Event::Metric(self.format.metrics[index].spec.name.clone(), value));
+        on_event(Event::Metric(Arc::clone(&self.format.metrics[index].shared_name), value));
     }
 
     /// A metric's name without a value on its line or the next one.
@@ -490,7 +509,7 @@ impl<'a> CountsReader<'a> {
                 event.label = found;
                 if let Label::Is(label) = found {
                     let place = u32::try_from(current + 1).unwrap_or(u32::MAX);
-                    on_event(Event::Label(place, self.format.labels.name(label).to_owned()));
+                    on_event(Event::Label(place, self.format.labels.name(label)));
                 }
             }
             // The same event again, with another label.
@@ -509,12 +528,12 @@ impl<'a> CountsReader<'a> {
         }));
     }
 
-    /// The counts by the labels, if every listed event has one.
-    fn labelled_counts(&self) -> Option<BTreeMap<String, u32>> {
+    /// The counts by the labels, in the order of the metrics, if every listed event has one.
+    fn labelled_counts(&self) -> Option<Vec<u32>> {
         if self.listed.count()? as usize != self.labelled.len() {
             return None;
         }
-        let mut counts = BTreeMap::new();
+        let mut counts = Vec::with_capacity(self.format.metrics.len());
         for metric in &self.format.metrics {
             let label = metric.label?;
             let mut count = 0;
@@ -527,7 +546,7 @@ impl<'a> CountsReader<'a> {
                     Label::None | Label::Conflict => return None,
                 }
             }
-            counts.insert(metric.spec.name.clone(), count);
+            counts.push(count);
         }
         Some(counts)
     }
@@ -541,11 +560,9 @@ impl<'a> CountsReader<'a> {
         })
     }
 
-    fn agrees(&self, finals: &Finals, labelled: &BTreeMap<String, u32>) -> bool {
-        self.format.metrics.iter().enumerate().all(|(index, metric)| {
-            finals.get(index).is_some_and(|stated| {
-                !stated.contradicted && stated.value.ok().as_ref() == labelled.get(&metric.spec.name)
-            })
+    fn agrees(&self, finals: &Finals, labelled: &[u32]) -> bool {
+        labelled.iter().enumerate().all(|(index, count)| {
+            finals.get(index).is_some_and(|stated| !stated.contradicted && stated.value == Ok(*count))
         })
     }
 
@@ -596,13 +613,17 @@ impl<'a> CountsReader<'a> {
         Ok(counts)
     }
 
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.format.metrics.iter().map(|metric| metric.spec.name.as_str())
+    }
+
     fn nothing_stated(&self) -> Unscored {
         let quoted = self.quoted.values.iter().flatten().next();
         if let Some(stated) = quoted {
             let detail = "the only verdict stands inside a quotation";
             return Unscored::at(Reason::OnlyQuoted, detail, stated.span.clone());
         }
-        let names: Vec<&str> = self.format.metrics.iter().map(|metric| metric.spec.name.as_str()).collect();
+        let names: Vec<&str> = self.names().collect();
         Unscored::new(Reason::MissingMetric, format!("the answer does not state {}", names.join(", ")))
     }
 
@@ -654,6 +675,15 @@ impl<'a> CountsReader<'a> {
     }
 }
 
+/// Where the first line of a piece ends.
+fn line_end(piece: &str) -> Option<usize> {
+    // Most pieces are tokens of a few bytes, too short for a vectorised search to pay.
+    if piece.len() < 16 {
+        return piece.bytes().position(|byte| byte == b'\n');
+    }
+    memchr::memchr(b'\n', piece.as_bytes())
+}
+
 fn truncated(detail: &str, end: usize) -> Unscored {
     Unscored::at(Reason::Truncated, detail, end..end)
 }
@@ -677,12 +707,10 @@ fn event_number(words: &str) -> Option<u32> {
 
 /// `None`, `N/A`, `No events …`: nothing is listed.
 fn is_none(words: &str) -> bool {
-    let words = words.trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
-    matches!(words.as_str(), "none" | "n/a" | "na" | "nothing" | "empty")
-        || words.starts_with("no event")
-        || words.starts_with("no concrete event")
-        || words.starts_with("no extracted event")
-        || words.starts_with("none ")
+    let words = words.trim_matches(|c: char| !c.is_alphanumeric());
+    let starts = |with: &str| words.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    ["none", "n/a", "na", "nothing", "empty"].iter().any(|none| words.eq_ignore_ascii_case(none))
+        || ["no event", "no concrete event", "no extracted event", "none "].iter().any(|none| starts(none))
 }
 
 /// `[Extracted event 1]`: the template's own words.

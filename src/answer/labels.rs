@@ -3,6 +3,8 @@
 //! Invariant: a label is only read where it is a decision. The same word in a description (`supported by a rope`), in a
 //! quotation or behind a `not` is no label, and two decisions in one line are none.
 
+use std::sync::Arc;
+
 use aho_corasick::AhoCorasick;
 
 use super::markup::{trim_emphasis_end, trim_emphasis_start};
@@ -10,9 +12,9 @@ use super::markup::{trim_emphasis_end, trim_emphasis_start};
 /// The label words of a task.
 #[derive(Debug, Clone)]
 pub struct LabelWords {
-    names: Vec<String>,
+    names: Vec<Arc<str>>,
     finder: Option<AhoCorasick>,
-    flag: Option<String>,
+    flag: Option<(String, AhoCorasick)>,
 }
 
 /// What a line says about its event.
@@ -38,45 +40,41 @@ pub enum Label {
     Conflict,
 }
 
-/// A label word in a line.
+/// The label word of a line that has the best claim to be its decision, so far.
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
+struct Choice {
+    rank: u8,
     label: usize,
     end: usize,
-    upper: bool,
-    /// Stands behind `was`, a colon, a dash …
-    placed: bool,
-    /// Stands before punctuation, a dash, the end …
-    ended: bool,
-    /// `was LABEL because`
-    whole: bool,
+    conflict: bool,
 }
 
 impl LabelWords {
     /// Prepares a task's labels and flag.
     pub fn new(names: &[String], flag: Option<&str>) -> Self {
-        let finder = AhoCorasick::builder().ascii_case_insensitive(true).build(names);
+        let finder = |words: &[String]| AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok();
+        let flag = flag.map(str::to_lowercase);
         Self {
-            names: names.to_vec(),
-            finder: if names.is_empty() { None } else { finder.ok() },
-            flag: flag.map(str::to_lowercase),
+            names: names.iter().map(|name| name.as_str().into()).collect(),
+            finder: if names.is_empty() { None } else { finder(names) },
+            flag: flag.and_then(|flag| Some((flag.clone(), finder(&[flag])?))),
         }
     }
 
     /// The name of a label.
-    pub fn name(&self, label: usize) -> &str {
-        &self.names[label]
+    pub fn name(&self, label: usize) -> Arc<str> {
+        Arc::clone(&self.names[label])
     }
 
     /// The place of a label among the task's labels.
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|label| label == name)
+        self.names.iter().position(|label| label.as_ref() == name)
     }
 
     /// Reads a line of an event.
     pub fn read(&self, line: &str) -> Decision {
         let Some(finder) = &self.finder else { return Decision::default() };
-        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut choice: Option<Choice> = None;
         let mut previous: Option<(usize, usize)> = None;
         let mut quote = Quotes::default();
         for found in finder.find_iter(line) {
@@ -97,29 +95,32 @@ impl LabelWords {
                 continue;
             }
             let after = After::of(&line[end..]);
-            candidates.push(Candidate {
-                label,
-                end,
-                upper: !line[start..end].bytes().any(|byte| byte.is_ascii_lowercase()),
-                placed: before != Before::Other,
-                ended: after != After::Other,
-                whole: before == Before::Verb && after == After::Because,
-            });
+            let upper = !line[start..end].bytes().any(|byte| byte.is_ascii_lowercase());
+            let Some(rank) = rank(before, after, upper) else { continue };
+            match &mut choice {
+                Some(best) if best.rank < rank => {}
+                // `was A because` twice with two labels cannot both be the decision; elsewhere the first one is, and
+                // what follows is justification.
+                Some(best) if best.rank == rank => best.conflict |= best.label != label && matches!(rank, 0 | 2),
+                _ => choice = Some(Choice { rank, label, end, conflict: false }),
+            }
         }
-        let chosen = choose(&candidates);
-        let label = match chosen {
+        let label = match &choice {
             None => Label::None,
-            Some(None) => Label::Conflict,
-            Some(Some(candidate)) => Label::Is(candidate.label),
+            Some(choice) if choice.conflict => Label::Conflict,
+            Some(choice) => Label::Is(choice.label),
         };
-        let from = chosen.flatten().map_or(0, |candidate| candidate.end);
+        let from = choice.map_or(0, |choice| choice.end);
         let (flag, echo) = self.flag_in(&line[from..]);
         Decision { label, flag, echo }
     }
 
     /// Whether the line says that its event has the flag, and whether it only repeats the template's alternatives.
     pub fn flag_in(&self, text: &str) -> (Option<bool>, bool) {
-        let Some(word) = &self.flag else { return (None, false) };
+        let Some((word, finder)) = &self.flag else { return (None, false) };
+        if !finder.is_match(text) {
+            return (None, false);
+        }
         let lower = text.to_ascii_lowercase();
         let mut flag = None;
         for (start, _) in lower.match_indices(word.as_str()) {
@@ -151,7 +152,8 @@ impl LabelWords {
                 return (None, true);
             }
             let negated = before.ends_with("not") || before.ends_with("n't") || before.ends_with("n’t");
-            let stated = ["was", "is", "(", "event", "-", "–", "—", ":", "and"].iter().any(|verb| before.ends_with(verb));
+            let stated =
+                ["was", "is", "(", "event", "-", "–", "—", ":", "and"].iter().any(|verb| before.ends_with(verb));
             if negated {
                 flag = Some(false);
             } else if stated {
@@ -162,23 +164,19 @@ impl LabelWords {
     }
 }
 
-/// `Some(None)` is a conflict, `None` no label at all.
-fn choose(candidates: &[Candidate]) -> Option<Option<&Candidate>> {
-    let tiers: [fn(&Candidate) -> bool; 5] = [
-        |c| c.whole && c.upper,
-        |c| c.placed && c.ended && c.upper,
-        |c| c.whole,
-        |c| c.placed && c.ended,
-        |c| c.placed && c.upper,
-    ];
-    for (rank, tier) in tiers.iter().enumerate() {
-        let mut found = candidates.iter().filter(|candidate| tier(candidate));
-        let Some(first) = found.next() else { continue };
-        // `was A because` twice with two labels cannot both be the decision; elsewhere what follows is justification.
-        let conflict = matches!(rank, 0 | 2) && found.any(|other| other.label != first.label);
-        return Some((!conflict).then_some(first));
+/// How good a claim a word has to be the decision, 0 the best; none at all without a fitting word or mark before it.
+fn rank(before: Before, after: After, upper: bool) -> Option<u8> {
+    let whole = before == Before::Verb && after == After::Because;
+    let ended = after != After::Other;
+    match (before, upper) {
+        (Before::Other | Before::Not, _) => None,
+        (_, true) if whole => Some(0),
+        (_, true) if ended => Some(1),
+        (_, false) if whole => Some(2),
+        (_, false) if ended => Some(3),
+        (_, true) => Some(4),
+        (_, false) => None,
     }
-    None
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,18 +190,41 @@ enum Before {
 impl Before {
     fn of(text: &str) -> Self {
         let text = text.trim_end_matches(|c: char| {
-            c.is_whitespace() || matches!(c, '*' | '_' | '`' | '[' | '(' | '|' | '\'' | '"' | '“' | '‘' | '<' | '✓' | '✗')
+            c.is_whitespace()
+                || matches!(c, '*' | '_' | '`' | '[' | '(' | '|' | '\'' | '"' | '“' | '‘' | '<' | '✓' | '✗')
         });
         if text.is_empty() || text.ends_with([':', '：', '=', '→', '>', '-', '–', '—', '.', ',', ';']) {
             return Before::Punctuation;
         }
         let word = text.rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).next().unwrap_or_default();
-        match word.to_lowercase().as_str() {
-            "was" | "is" | "were" | "are" | "as" | "marked" | "labeled" | "labelled" | "deemed" | "considered"
-            | "judged" | "therefore" | "thus" | "hence" | "verdict" | "label" | "status" => Before::Verb,
-            "not" | "never" | "wasn't" | "isn't" | "wasn’t" | "isn’t" | "neither" | "non" | "un" => Before::Not,
-            "" => Before::Punctuation,
-            _ => Before::Other,
+        const VERBS: [&str; 17] = [
+            "was",
+            "is",
+            "were",
+            "are",
+            "as",
+            "marked",
+            "labeled",
+            "labelled",
+            "deemed",
+            "considered",
+            "judged",
+            "therefore",
+            "thus",
+            "hence",
+            "verdict",
+            "label",
+            "status",
+        ];
+        const NOT: [&str; 9] = ["not", "never", "wasn't", "isn't", "wasn’t", "isn’t", "neither", "non", "un"];
+        if word.is_empty() {
+            Before::Punctuation
+        } else if is_one_of(word, &VERBS) {
+            Before::Verb
+        } else if is_one_of(word, &NOT) {
+            Before::Not
+        } else {
+            Before::Other
         }
     }
 }
@@ -218,17 +239,20 @@ enum After {
 impl After {
     fn of(text: &str) -> Self {
         let text = text.trim_start_matches(|c: char| {
-            c.is_whitespace() || matches!(c, '*' | '_' | '`' | ']' | ')' | '|' | '\'' | '"' | '”' | '’' | '>' | '✓' | '✗')
+            c.is_whitespace()
+                || matches!(c, '*' | '_' | '`' | ']' | ')' | '|' | '\'' | '"' | '”' | '’' | '>' | '✓' | '✗')
         });
         let Some(first) = text.chars().next() else { return After::Punctuation };
         if !first.is_alphanumeric() {
             return After::Punctuation;
         }
         let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-        match word.to_ascii_lowercase().as_str() {
-            "because" | "since" | "as" | "due" | "given" => After::Because,
-            _ if !first.is_ascii() => After::Punctuation,
-            _ => After::Other,
+        if is_one_of(word, &["because", "since", "as", "due", "given"]) {
+            After::Because
+        } else if first.is_ascii() {
+            After::Other
+        } else {
+            After::Punctuation
         }
     }
 }
@@ -248,6 +272,10 @@ impl Quotes {
         let before = line[..at].trim_end_matches(['*', '_', '`', '[']);
         self.open && !before.ends_with(['"', '“'])
     }
+}
+
+fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|other| other.eq_ignore_ascii_case(word))
 }
 
 fn is_word(text: &str, start: usize, end: usize) -> bool {

@@ -73,6 +73,9 @@ fn list_number(text: &str) -> Option<(u32, &str)> {
 /// Whether a line is a code fence and nothing else.
 pub fn is_fence(line: &str) -> bool {
     let line = line.trim();
+    if !line.starts_with('`') {
+        return false;
+    }
     let rest = line.trim_start_matches('`');
     line.len() - rest.len() >= 3 && rest.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '+'))
 }
@@ -90,17 +93,14 @@ pub fn trim_emphasis_end(text: &str) -> &str {
 /// A name that a heading or a metric has, split into words.
 #[derive(Debug, Clone)]
 pub struct Name {
-    words: Vec<Vec<char>>,
+    words: Vec<String>,
 }
 
 impl Name {
     /// Splits a name at everything that is not a letter or a digit.
     pub fn new(name: &str) -> Self {
-        let words = name
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| !word.is_empty())
-            .map(|word| word.chars().flat_map(char::to_lowercase).collect())
-            .collect();
+        let words =
+            name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
         Self { words }
     }
 
@@ -115,35 +115,77 @@ impl Name {
                 }
                 rest = after;
             }
-            for wanted in word {
-                let found = rest.chars().next()?;
-                if found != *wanted && !found.to_lowercase().eq(std::iter::once(*wanted)) {
-                    return None;
-                }
-                rest = &rest[found.len_utf8()..];
-            }
+            rest = strip_word(rest, word)?;
         }
         let goes_on = rest.trim_start_matches(['_', '\\']).starts_with(char::is_alphanumeric);
         (!self.words.is_empty() && !goes_on).then_some(rest)
     }
 }
 
+/// What follows `word`, which is in lower case, at the start of `text`, in any case.
+fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    if word.is_ascii() {
+        let found = text.get(..word.len())?;
+        return found.eq_ignore_ascii_case(word).then(|| &text[word.len()..]);
+    }
+    let mut rest = text;
+    for wanted in word.chars() {
+        let found = rest.chars().next()?;
+        if !found.to_lowercase().eq(std::iter::once(wanted)) {
+            return None;
+        }
+        rest = &rest[found.len_utf8()..];
+    }
+    Some(rest)
+}
+
 /// Whether a quotation is open at the end of a line, given whether one was open at its start.
 ///
 /// A double quote after a digit (`12"`) is an inch sign unless a quotation is open.
 pub fn quotation_after(line: &str, mut open: bool) -> bool {
-    let mut before = ' ';
-    for c in line.chars() {
-        match c {
-            '"' if open => open = false,
-            '"' if !before.is_ascii_digit() => open = true,
+    // Typographic quotation marks are three bytes, of which E2 is the first.
+    for at in memchr::memchr2_iter(b'"', 0xe2, line.as_bytes()) {
+        match line.as_bytes()[at..] {
+            [b'"', ..] if open => open = false,
+            [b'"', ..] => open = !line[..at].ends_with(|c: char| c.is_ascii_digit()),
             // `“` opens in English and closes in German („…“).
-            '“' => open = !open,
-            '„' => open = true,
-            '”' => open = false,
+            [0xe2, 0x80, 0x9c, ..] => open = !open,
+            [0xe2, 0x80, 0x9d, ..] => open = false,
+            [0xe2, 0x80, 0x9e, ..] => open = true,
             _ => {}
         }
-        before = c;
     }
     open
+}
+
+/// The letters that any of some names start with, to rule most lines out at a glance.
+#[derive(Debug, Clone, Default)]
+pub struct FirstLetters {
+    ascii: u128,
+    other: bool,
+}
+
+impl FirstLetters {
+    /// The first letters of `names`, in both cases.
+    pub fn of<'n>(names: impl IntoIterator<Item = &'n Name>) -> Self {
+        let mut letters = Self::default();
+        for first in names.into_iter().filter_map(|name| name.words.first()?.chars().next()) {
+            match u8::try_from(first) {
+                Ok(byte) if byte.is_ascii() => {
+                    letters.ascii |= 1 << byte.to_ascii_lowercase() | 1 << byte.to_ascii_uppercase();
+                }
+                _ => letters.other = true,
+            }
+        }
+        letters
+    }
+
+    /// Whether a name may stand at the start of `text`.
+    pub fn may_start(&self, text: &str) -> bool {
+        match text.as_bytes().first() {
+            Some(byte) if byte.is_ascii() => self.ascii >> byte & 1 == 1,
+            Some(_) => self.other,
+            None => false,
+        }
+    }
 }

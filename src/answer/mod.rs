@@ -13,6 +13,7 @@ mod thought;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,9 +50,9 @@ pub enum Event {
     /// An event is listed; they are counted from 1.
     Listed(u32),
     /// An event is labelled: its place among the labelled ones from 1, and the label.
-    Label(u32, String),
+    Label(u32, Arc<str>),
     /// A metric and its value, or what is wrong with the value.
-    Metric(String, Result<u32, Reason>),
+    Metric(Arc<str>, Result<u32, Reason>),
     /// The last needed metric is there: nothing that follows can change the reading.
     Done,
 }

@@ -46,7 +46,7 @@ pub fn read_number(text: &str, range: Range) -> Result<u32, Reason> {
     };
     let rest = match rest.strip_prefix('.') {
         Some(decimals) => match digits(decimals) {
-            Some((decimals, after)) if decimals == 0 => after,
+            Some((0, after)) => after,
             Some(_) => return Err(Reason::Fractional),
             None => rest,
         },
@@ -79,8 +79,7 @@ fn no_digits(start: &str, first: char, bracketed: bool) -> Reason {
         return Reason::TemplateEcho;
     }
     let first_word = start.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_lowercase();
-    let hedges =
-        ["about", "around", "approximately", "approx", "roughly", "maybe", "perhaps", "possibly", "probably"];
+    let hedges = ["about", "around", "approximately", "approx", "roughly", "maybe", "perhaps", "possibly", "probably"];
     let bounds = ["at", "up", "more", "less", "fewer", "between", "over", "under", "almost", "nearly"];
     if has_digit && (hedges.contains(&first_word.as_str()) || bounds.contains(&first_word.as_str())) {
         return Reason::Ambiguous;

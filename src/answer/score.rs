@@ -4,6 +4,7 @@
 //! pieces of any size give the same reading.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::markup::{Name, is_fence, lead, trim_emphasis_start};
 use super::number::{self, read_number};
@@ -18,12 +19,13 @@ const DEEPEST: usize = 64;
 pub struct ScoreFormat {
     spec: ScoreSpec,
     name: Name,
+    shared_name: Arc<str>,
 }
 
 impl ScoreFormat {
     /// Prepares a task's format.
     pub fn new(spec: &ScoreSpec) -> Self {
-        Self { spec: spec.clone(), name: Name::new(&spec.key) }
+        Self { spec: spec.clone(), name: Name::new(&spec.key), shared_name: spec.key.as_str().into() }
     }
 
     fn range(&self) -> number::Range {
@@ -84,10 +86,10 @@ pub struct ScoreReader<'a> {
     at: usize,
     state: State,
     objects: Vec<Open>,
-    /// The outermost object's best score: its depth, value and reason.
-    found: Option<(usize, Result<u32, Reason>, Option<String>, Range<usize>)>,
+    /// The score of the outermost object that is being read, and how deep inside it stands.
+    found: Option<(usize, Verdict)>,
     verdict: Option<Verdict>,
-    /// Whether all verdicts that were passed over were quotations.
+    /// The first verdict that was passed over as a quotation.
     quoted: Option<Range<usize>>,
     /// Where the answer proper starts: behind the thought.
     start: usize,
@@ -105,7 +107,7 @@ impl<'a> ScoreReader<'a> {
         Self {
             format,
             inputs,
-            text: String::new(),
+            text: String::with_capacity(256),
             at: 0,
             state: State::Prose,
             objects: Vec::new(),
@@ -230,7 +232,7 @@ impl<'a> ScoreReader<'a> {
             Err(Reason::MissingMetric) => return,
             value => value,
         };
-        on_event(Event::Metric(self.format.spec.key.clone(), value));
+        on_event(Event::Metric(Arc::clone(&self.format.shared_name), value));
         self.lines.push((value, range));
     }
 
@@ -378,9 +380,9 @@ impl<'a> ScoreReader<'a> {
 
     /// Unquoted keys are only expected where the object's first key was unquoted.
     fn has_bare_keys(&self) -> bool {
-        self.objects.last().is_some_and(|object| {
-            self.text[object.start + 1..].trim_start().starts_with(char::is_alphabetic)
-        })
+        self.objects
+            .last()
+            .is_some_and(|object| self.text[object.start + 1..].trim_start().starts_with(char::is_alphabetic))
     }
 
     /// The quotation mark was part of the string.
@@ -407,7 +409,7 @@ impl<'a> ScoreReader<'a> {
                 value if several(raw) => value.and(Err(Reason::Ambiguous)),
                 value => value,
             };
-            on_event(Event::Metric(spec.key.clone(), value));
+            on_event(Event::Metric(Arc::clone(&self.format.shared_name), value));
             if let Some(object) = self.objects.last_mut() {
                 object.scores.push((value, start..end));
             }
@@ -449,37 +451,30 @@ impl<'a> ScoreReader<'a> {
         let Some((value, span)) = object.scores.first().cloned() else { return };
         let same = object.scores.iter().all(|(other, _)| *other == value);
         let value = if same { value } else { Err(Reason::Contradictory) };
+        // The outermost object itself is what could be a quotation.
+        let span = if depth == 0 { object.start..self.at + 1 } else { span };
+        let verdict = |value| Verdict { value, reason: object.reason, span };
         match &self.found {
-            Some((found, ..)) if *found < depth => {}
-            Some((found, before, ..)) if *found == depth && *before != value => {
-                self.found = Some((depth, Err(Reason::Contradictory), object.reason, span));
+            Some((found, _)) if *found < depth => {}
+            Some((found, before)) if *found == depth && before.value != value => {
+                self.found = Some((depth, verdict(Err(Reason::Contradictory))));
             }
-            _ => self.found = Some((depth, value, object.reason, span)),
-        }
-        if depth == 0
-            && let Some((.., at)) = &mut self.found
-        {
-            *at = object.start..self.at + 1;
+            _ => self.found = Some((depth, verdict(value))),
         }
     }
 
     /// The outermost object is complete.
     fn settle(&mut self, on_event: &mut dyn FnMut(Event)) {
-        let Some((depth, value, reason, span)) = self.found.take() else {
-            self.clean = false;
-            return;
-        };
-        let words = self.text[span.clone()].to_owned();
-        let quoted = depth == 0 && self.inputs.iter().any(|input| input.contains(&words));
-        if quoted {
-            self.clean = false;
-            self.quoted.get_or_insert(span);
+        let first = std::mem::replace(&mut self.clean, false);
+        let Some((depth, verdict)) = self.found.take() else { return };
+        let words = &self.text[verdict.span.clone()];
+        if depth == 0 && self.inputs.iter().any(|input| input.contains(words)) {
+            self.quoted.get_or_insert(verdict.span);
             return;
         }
-        let complete = value.is_ok() && (reason.is_some() || self.format.spec.reason.is_none());
-        self.done = self.clean && complete;
-        self.clean = false;
-        self.verdict = Some(Verdict { value, reason, span });
+        let complete = verdict.value.is_ok() && (verdict.reason.is_some() || self.format.spec.reason.is_none());
+        self.done = first && complete;
+        self.verdict = Some(verdict);
         if self.done {
             on_event(Event::Done);
         }
@@ -572,7 +567,9 @@ fn closes(quote: char, c: char) -> bool {
 
 /// Whether nothing but fences, an opening bracket and white space stands before an object.
 fn is_bare(before: &str) -> bool {
-    before.lines().all(|line| is_fence(line) || line.chars().all(|c| c.is_whitespace() || matches!(c, '[' | '\u{feff}')))
+    before
+        .lines()
+        .all(|line| is_fence(line) || line.chars().all(|c| c.is_whitespace() || matches!(c, '[' | '\u{feff}')))
 }
 
 /// Whether a `>` ends a closing tag.

@@ -87,8 +87,7 @@ impl Args {
             Some(path) => path.parent().unwrap_or(Path::new("")).to_owned(),
             None => PathBuf::new(),
         };
-        let entry =
-            Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), record: Ok(record) };
+        let entry = Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), record: Ok(record) };
         let setting = Setting { task, count_from: self.count_from, base: &base };
         let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), entry, &AtomicBool::new(false))? else {
             bail!("interrupted");

@@ -113,8 +113,12 @@ fn check((catalog, errors): (Catalog, Vec<crate::task::CatalogError>)) -> Result
         print(&format!("problem: {error}\n"))?;
     }
     for (task, _) in catalog.iter() {
-        let undeclared: Vec<&str> =
-            task.template.undeclared().into_iter().filter(|word| !task.spec.literal.iter().any(|l| l == word)).collect();
+        let undeclared: Vec<&str> = task
+            .template
+            .undeclared()
+            .into_iter()
+            .filter(|word| !task.spec.literal.iter().any(|l| l == word))
+            .collect();
         for word in &undeclared {
             print(&format!(
                 "problem: {}: the template has {{{word}}}, which is neither a declared placeholder nor in `literal`\n",

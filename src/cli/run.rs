@@ -115,7 +115,9 @@ impl Args {
         let summary = match end? {
             RunEnd::Complete(summary) => summary,
             RunEnd::Interrupted { stored, records } => {
-                eprintln!("interrupted: {stored} of {records} verdicts are stored; the same command goes on from there");
+                eprintln!(
+                    "interrupted: {stored} of {records} verdicts are stored; the same command goes on from there"
+                );
                 return Ok(End::Interrupted);
             }
         };

@@ -155,8 +155,8 @@ fn parse(bytes: &[u8], line: u64) -> Result<Entry, String> {
         .map_err(|error| format!("not UTF-8 at byte {} of the line; save the file as UTF-8", error.valid_up_to()))?;
     let fields: Map<String, Value> = serde_json::from_str(text)
         .map_err(|error| format!("not a JSON object ({error}); write one record a line, as a JSON object"))?;
-    let id = id_of(&fields)
-        .ok_or("id is missing, empty or not a string; give every record a unique string as its id")?;
+    let id =
+        id_of(&fields).ok_or("id is missing, empty or not a string; give every record a unique string as its id")?;
     let system = fields.get("system").and_then(Value::as_str).map(str::to_owned);
     Ok(Entry { line, id, system, record: Record::from_fields(fields) })
 }

@@ -68,8 +68,9 @@ impl ScriptedJudge {
             }
             if !line.iter().all(u8::is_ascii_whitespace) {
                 let bad = |what: String| JudgeError::BadFile { path: path.to_owned(), line: number, what };
-                let key: Key = serde_json::from_slice(&line)
-                    .map_err(|error| bad(format!("not a recorded answer ({error}); write {{\"id\": …, \"answer\": …}}")))?;
+                let key: Key = serde_json::from_slice(&line).map_err(|error| {
+                    bad(format!("not a recorded answer ({error}); write {{\"id\": …, \"answer\": …}}"))
+                })?;
                 let length = u32::try_from(length).map_err(|_| bad("the line is longer than 4 GiB".to_owned()))?;
                 // A later line for the same question replaces an earlier one, as in a run's verdicts.
                 let id = match key.id {

@@ -120,7 +120,7 @@ fn ends_sentence(chars: &[char], at: usize, mark: char, word: &str) -> bool {
     }
     let next_word = chars[at..].iter().find(|c| c.is_alphanumeric());
     if next_word.is_some_and(|c| c.is_lowercase()) {
-        return mark != '.' && mark != '…';
+        return false;
     }
     const TITLES: [&str; 12] = ["mr", "mrs", "ms", "dr", "st", "prof", "jr", "sr", "vs", "mt", "no", "gen"];
     let initial = word.chars().count() == 1 && word.chars().all(char::is_uppercase);

@@ -105,10 +105,7 @@ impl Template {
     }
 
     /// Puts values between the parts. `fill` gives each placeholder's value; the first error ends the rendering.
-    pub fn render<'a, E>(
-        &'a self,
-        mut fill: impl FnMut(&str) -> Result<Value<'a>, E>,
-    ) -> Result<Prompt<'a>, E> {
+    pub fn render<'a, E>(&'a self, mut fill: impl FnMut(&str) -> Result<Value<'a>, E>) -> Result<Prompt<'a>, E> {
         let mut segments = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             segments.push(match part {

@@ -4,9 +4,8 @@ use csv::WriterBuilder;
 
 use crate::metrics::Summary;
 
-const HEADER: [&str; 12] = [
-    "run", "task", "judge", "system", "metric", "caption_type", "records", "n", "coverage", "value", "low", "high",
-];
+const HEADER: [&str; 12] =
+    ["run", "task", "judge", "system", "metric", "caption_type", "records", "n", "coverage", "value", "low", "high"];
 
 /// The summary as CSV.
 pub fn render(summary: &Summary) -> String {

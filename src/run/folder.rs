@@ -60,8 +60,11 @@ impl RunFile {
     pub fn read(folder: &Path) -> Result<Self, RunError> {
         let path = folder.join(RUN_FILE);
         let text = fs::read_to_string(&path).map_err(|source| RunError::Io { path: path.clone(), source })?;
-        serde_json::from_str(&text)
-            .map_err(|error| RunError::Corrupt { path, line: None, what: format!("not a run.json ({error})") })
+        serde_json::from_str(&text).map_err(|error| RunError::Corrupt {
+            path,
+            line: None,
+            what: format!("not a run.json ({error})"),
+        })
     }
 
     /// The task of the run, as it was.

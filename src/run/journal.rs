@@ -76,6 +76,15 @@ impl fmt::Display for Repair {
     }
 }
 
+/// What an earlier session left in the journal.
+#[derive(Debug)]
+pub struct Before {
+    /// The records with a verdict, by the digest of their id.
+    pub judged: HashMap<IdDigest, Judged>,
+    /// What had to be repaired.
+    pub repair: Option<Repair>,
+}
+
 /// Appends verdicts to a run's folder.
 #[derive(Debug)]
 pub struct Journal {
@@ -86,13 +95,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of a folder: what was judged before, and what had to be repaired.
-    pub fn open(folder: &RunFolder) -> Result<(Self, HashMap<IdDigest, Judged>, Option<Repair>), RunError> {
+    /// Opens the journal of a folder, and says what is in it.
+    pub fn open(folder: &RunFolder) -> Result<(Self, Before), RunError> {
         let path = folder.path().join(VERDICTS);
         let io = |source| RunError::Io { path: path.clone(), source };
-        let open = |name: &str| {
-            OpenOptions::new().read(true).append(true).create(true).open(folder.path().join(name))
-        };
+        let open = |name: &str| OpenOptions::new().read(true).append(true).create(true).open(folder.path().join(name));
         let mut verdicts = open(VERDICTS).map_err(io)?;
         let mut timings = open(TIMINGS).map_err(io)?;
         let (judged, lines, good) = scan(&path, &mut verdicts)?;
@@ -110,7 +117,7 @@ impl Journal {
             .spawn(move || write_all(&receiver, verdicts, timings, &counter))
             .map_err(io)?;
         let journal = Self { path, queue: Some(queue), writer: Some(writer), stored };
-        Ok((journal, judged, repair))
+        Ok((journal, Before { judged, repair }))
     }
 
     /// Hands a verdict to the writer.
@@ -214,7 +221,9 @@ fn scan(path: &Path, file: &mut File) -> Result<(HashMap<IdDigest, Judged>, u64,
                 return Err(RunError::Corrupt {
                     path: path.to_owned(),
                     line: Some(lines + 1),
-                    what: format!("not a verdict ({error}); the file was changed by something else. Judge again into another --out"),
+                    what: format!(
+                        "not a verdict ({error}); the file was changed by something else. Judge again into another --out"
+                    ),
                 });
             }
         }

@@ -13,7 +13,7 @@ mod summary;
 pub use atomic::write_atomic;
 pub use fingerprint::Fingerprint;
 pub use folder::{RunFile, RunFolder};
-pub use journal::{Journal, Repair, Timing};
+pub use journal::{Before, Journal, Repair, Timing};
 pub use one::{Setting, judge_record};
 pub use summary::{Incomplete, summarize};
 
@@ -82,7 +82,9 @@ pub enum RunError {
     #[error("{0}: no records in it; a data set is JSON Lines, one record a line (capjudge schema record)")]
     NoRecords(PathBuf),
     /// The data set was changed while it was judged.
-    #[error("{0}: the file was changed while it was being judged; the verdicts may not fit it. Judge it again into another folder")]
+    #[error(
+        "{0}: the file was changed while it was being judged; the verdicts may not fit it. Judge it again into another folder"
+    )]
     DataChanged(PathBuf),
     /// The judge's files cannot be used.
     #[error(transparent)]
@@ -151,11 +153,11 @@ pub fn run(
     let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity.sha256, plan.count_from);
     let run_file = RunFile::new(plan, fingerprint, &identity.name, &survey);
     let folder = RunFolder::open(&plan.out, &run_file)?;
-    let (mut journal, before, repair) = Journal::open(&folder)?;
-    if let Some(repair) = repair {
+    let (mut journal, before) = Journal::open(&folder)?;
+    if let Some(repair) = &before.repair {
         progress.note(&repair.to_string());
     }
-    progress.started(survey.records, before.len() as u64);
+    progress.started(survey.records, before.judged.len() as u64);
 
     let base = plan.data.parent().unwrap_or(Path::new(""));
     let setting = Setting { task: plan.task, count_from: plan.count_from, base };
@@ -164,7 +166,7 @@ pub fn run(
     let mut interrupted = false;
     for entry in reader.by_ref() {
         let entry: Entry = entry?;
-        let attempt = match before.get(&IdDigest::of(&entry.id)) {
+        let attempt = match before.judged.get(&IdDigest::of(&entry.id)) {
             None => 1,
             Some(judged) if plan.retry_unscored && judged.unscored => judged.attempt + 1,
             Some(_) => continue,

@@ -38,7 +38,8 @@ pub fn summarize(folder: &Path, bootstrap: Bootstrap) -> Result<(RunSummary, Opt
     })?;
     let mut tally = Tally::new(&task);
     for_each_verdict(folder, |line| {
-        let replaced = !latest.is_empty() && latest.get(&IdDigest::of(&line.id)).is_some_and(|last| line.attempt < *last);
+        let replaced =
+            !latest.is_empty() && latest.get(&IdDigest::of(&line.id)).is_some_and(|last| line.attempt < *last);
         if !replaced {
             tally.add(&line.facts()?);
         }

@@ -40,7 +40,9 @@ pub struct Catalog {
 #[derive(Debug, Error)]
 pub enum CatalogError {
     /// No task has that name.
-    #[error("there is no task `{name}`; there are {known}. A task of your own is NAME.toml + NAME.txt in --prompts DIR")]
+    #[error(
+        "there is no task `{name}`; there are {known}. A task of your own is NAME.toml + NAME.txt in --prompts DIR"
+    )]
     Unknown {
         /// The name asked for.
         name: String,

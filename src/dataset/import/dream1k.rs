@@ -54,9 +54,7 @@ pub fn dream1k(refs: &Path, captions: Captions<'_>, options: Options<'_>) -> Res
     }
     let responses = match captions {
         Captions::File(path) => Responses::read(path)?,
-        Captions::References => {
-            Responses::of(items.iter().map(|(id, record)| (id.clone(), record.reference.clone())))
-        }
+        Captions::References => Responses::of(items.iter().map(|(id, record)| (id.clone(), record.reference.clone()))),
     };
     let mut join = Join::new(responses, options);
     for (id, record) in items {

@@ -85,7 +85,11 @@ impl<'a> Join<'a> {
         }
         let left = self.responses.left();
         if !left.is_empty() {
-            notes.push(format!("{} for ids that {} does not have: left out", some_of("caption", &left), refs.display()));
+            notes.push(format!(
+                "{} for ids that {} does not have: left out",
+                some_of("caption", &left),
+                refs.display()
+            ));
         }
         Ok(Import { records: self.records, notes })
     }

@@ -21,8 +21,7 @@ pub fn read_items<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ImportErro
 }
 
 fn read_values(path: &Path) -> Result<Vec<Value>, ImportError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| ImportError::Io { path: path.to_owned(), source })?;
+    let text = fs::read_to_string(path).map_err(|source| ImportError::Io { path: path.to_owned(), source })?;
     let text = text.trim_start_matches('\u{feff}');
     let error = |item, error: serde_json::Error| ImportError::Item {
         path: PathBuf::from(path),
