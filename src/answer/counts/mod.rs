@@ -3,141 +3,19 @@
 //! Invariant: all decisions are made on whole lines, so pieces of any size give the same reading; and an early end is
 //! only taken when the judge's own labels confirm the numbers.
 
+mod format;
+mod outcome;
+
+pub use format::CountsFormat;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::labels::{Decision, Label, LabelWords};
-use super::markup::{
-    FirstLetters, Lead, Name, is_fence, lead, quotation_after, trim_emphasis_end, trim_emphasis_start,
-};
+use super::labels::{Decision, Label};
+use super::markup::{Lead, is_fence, lead, quotation_after, trim_emphasis_end};
 use super::number::{self, read_number};
-use super::{CountFrom, Event, Finish, Reading, Reason, Section, Unscored, Values, thought};
-use crate::task::{CountSpec, CountsSpec};
-
-/// A `counts` format, prepared for reading.
-#[derive(Debug, Clone)]
-pub struct CountsFormat {
-    headings: Vec<(Name, Section)>,
-    heading_letters: FirstLetters,
-    labels: LabelWords,
-    metrics: Vec<Metric>,
-    metric_letters: FirstLetters,
-}
-
-#[derive(Debug, Clone)]
-struct Metric {
-    name: Name,
-    shared_name: Arc<str>,
-    spec: CountSpec,
-    label: Option<usize>,
-}
-
-impl CountsFormat {
-    /// Prepares a task's format.
-    pub fn new(spec: &CountsSpec) -> Self {
-        let sections = &spec.sections;
-        let by_section = [
-            (&sections.events, Section::Events),
-            (&sections.other, Section::Other),
-            (&sections.labels, Section::Labels),
-            (&sections.last, Section::Final),
-        ];
-        let headings: Vec<(Name, Section)> = by_section
-            .iter()
-            .flat_map(|(names, section)| names.iter().map(|name| (Name::new(name), *section)))
-            .collect();
-        let labels = LabelWords::new(&spec.labels, spec.flag.as_deref());
-        let metrics: Vec<Metric> = spec
-            .counts
-            .iter()
-            .map(|count| Metric {
-                name: Name::new(&count.name),
-                shared_name: count.name.as_str().into(),
-                label: count.label.as_deref().and_then(|label| labels.position(label)),
-                spec: count.clone(),
-            })
-            .collect();
-        let heading_letters = FirstLetters::of(headings.iter().map(|(name, _)| name));
-        let metric_letters = FirstLetters::of(metrics.iter().map(|metric| &metric.name));
-        Self { headings, heading_letters, labels, metrics, metric_letters }
-    }
-
-    /// The section that a line opens, and the words behind its heading.
-    fn heading<'t>(&self, words: &'t str) -> Option<(Section, &'t str)> {
-        let words = strip_step(words);
-        if !self.heading_letters.may_start(words) {
-            return None;
-        }
-        self.headings.iter().find_map(|(name, section)| {
-            let after = trim_emphasis_start(name.strip(words)?);
-            let after = match after.strip_prefix('(').and_then(|inside| inside.split_once(')')) {
-                Some((_, after)) => trim_emphasis_start(after),
-                None => after,
-            };
-            if after.is_empty() {
-                return Some((*section, ""));
-            }
-            after.strip_prefix([':', '：']).map(|content| (*section, trim_emphasis_start(content)))
-        })
-    }
-
-    /// The metric that a line states, and the text of its value.
-    fn metric<'t>(&self, words: &'t str) -> Option<(usize, &'t str)> {
-        let words = words.trim_start_matches(['{', ' ']);
-        let (words, quote) = match words.strip_prefix(['"', '“', '\'']) {
-            Some(inside) => (inside, true),
-            None => (words, false),
-        };
-        if !self.metric_letters.may_start(words) {
-            return None;
-        }
-        self.metrics.iter().enumerate().find_map(|(index, metric)| {
-            let mut after = metric.name.strip(words)?;
-            if quote {
-                after = after.strip_prefix(['"', '”', '\''])?;
-            }
-            value_text(after).map(|value| (index, value))
-        })
-    }
-}
-
-/// Takes `STEP 3 –` and a number off the start of a heading.
-fn strip_step(words: &str) -> &str {
-    let Some(after) = words.get(..4).filter(|step| step.eq_ignore_ascii_case("step")).map(|_| &words[4..]) else {
-        return words;
-    };
-    after.trim_start_matches(|c: char| {
-        c.is_whitespace() || c.is_ascii_digit() || matches!(c, '-' | '–' | '—' | ':' | '.' | '*' | '_')
-    })
-}
-
-/// The text of a metric's value, behind its separator; `None` if the line is prose.
-fn value_text(after: &str) -> Option<&str> {
-    if let Some(cell) = after.trim_start_matches(['*', '_', '`', ' ', '\t']).strip_prefix('|') {
-        return Some(cell);
-    }
-    let trimmed = trim_emphasis_start(after);
-    if let Some(value) = trimmed.strip_prefix([':', '：', '=', '→']) {
-        let value = trim_emphasis_start(value);
-        return Some(value.strip_prefix(['=', ':']).unwrap_or(value));
-    }
-    if trimmed.is_empty() {
-        return Some("");
-    }
-    if let Some(value) = trimmed.strip_prefix("is ").or_else(|| trimmed.strip_prefix("IS ")) {
-        return Some(value);
-    }
-    for dash in ['-', '–', '—'] {
-        if let Some(value) = trimmed.strip_prefix(dash) {
-            // `NAME - 3` is a separator; `NAME -3` may be a negative number, and is read as one.
-            return Some(if value.starts_with([' ', '\t']) { value } else { trimmed });
-        }
-    }
-    let is_value =
-        trimmed.starts_with(|c: char| c.is_ascii_digit() || ('０'..='９').contains(&c) || c == '[' || c == '(');
-    (is_value && trimmed.len() < after.len()).then_some(trimmed)
-}
+use super::{CountFrom, Event, Finish, Reading, Reason, Section, Values, thought};
 
 /// The values of one final section.
 #[derive(Debug, Clone, Default)]
@@ -354,7 +232,7 @@ impl<'a> CountsReader<'a> {
             }
             self.enter(section, quoted, on_event);
             if !content.is_empty() {
-                self.words(crate::answer::markup::lead(content), quoted, span, on_event);
+                self.words(super::markup::lead(content), quoted, span, on_event);
             }
             return;
         }
@@ -576,103 +454,6 @@ impl<'a> CountsReader<'a> {
                 all && self.labelled_counts().is_some_and(|labelled| self.agrees(finals, &labelled))
             })
     }
-
-    fn outcome(
-        &self,
-        finish: Finish,
-        labelled: Option<&BTreeMap<String, u32>>,
-    ) -> Result<BTreeMap<String, u32>, Unscored> {
-        if finish == Finish::Length && !self.done {
-            return Err(truncated("the token limit ended the answer before the last metric", self.offset));
-        }
-        if self.thinking {
-            return Err(truncated("the answer ends inside a thought", self.offset));
-        }
-        if self.blank {
-            return Err(Unscored::new(Reason::EmptyAnswer, "the answer is empty"));
-        }
-        if let Some(span) = &self.echo {
-            let detail = "the answer repeats the template where a decision should stand";
-            return Err(Unscored::at(Reason::TemplateEcho, detail, span.clone()));
-        }
-        if self.count_from == CountFrom::Labels {
-            return labelled.cloned().ok_or_else(incomplete);
-        }
-        let Some(finals) = self.chosen() else {
-            return Err(self.nothing_stated());
-        };
-        let counts = self.stated_counts(finals)?;
-        self.check_bounds(&counts, finals)?;
-        if self.count_from == CountFrom::Agreeing {
-            let labelled = labelled.ok_or_else(incomplete)?;
-            if labelled != &counts {
-                let detail = format!("stated {}, labelled {}", list(&counts), list(labelled));
-                return Err(Unscored::new(Reason::LabelsDisagree, detail));
-            }
-        }
-        Ok(counts)
-    }
-
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.format.metrics.iter().map(|metric| metric.spec.name.as_str())
-    }
-
-    fn nothing_stated(&self) -> Unscored {
-        let quoted = self.quoted.values.iter().flatten().next();
-        if let Some(stated) = quoted {
-            let detail = "the only verdict stands inside a quotation";
-            return Unscored::at(Reason::OnlyQuoted, detail, stated.span.clone());
-        }
-        let names: Vec<&str> = self.names().collect();
-        Unscored::new(Reason::MissingMetric, format!("the answer does not state {}", names.join(", ")))
-    }
-
-    fn stated_counts(&self, finals: &Finals) -> Result<BTreeMap<String, u32>, Unscored> {
-        let mut counts = BTreeMap::new();
-        let mut contradiction = None;
-        for (index, metric) in self.format.metrics.iter().enumerate() {
-            let name = &metric.spec.name;
-            let Some(stated) = finals.get(index) else {
-                let detail = format!("the final section does not state {name}");
-                return Err(Unscored::new(Reason::MissingMetric, detail));
-            };
-            match stated.value {
-                _ if stated.contradicted => {
-                    let detail = format!("{name} is stated twice with different values");
-                    contradiction = Some(Unscored::at(Reason::Contradictory, detail, stated.span.clone()));
-                }
-                Ok(value) => {
-                    counts.insert(name.clone(), value);
-                }
-                Err(reason) => {
-                    let detail = format!("the value of {name} cannot be read as one whole number");
-                    return Err(Unscored::at(reason, detail, stated.span.clone()));
-                }
-            }
-        }
-        contradiction.map_or(Ok(counts), Err)
-    }
-
-    fn check_bounds(&self, counts: &BTreeMap<String, u32>, finals: &Finals) -> Result<(), Unscored> {
-        for (index, metric) in self.format.metrics.iter().enumerate() {
-            let name = &metric.spec.name;
-            for bound in &metric.spec.at_most {
-                let limit = match bound.as_str() {
-                    "listed_events" => self.listed.count(),
-                    other => counts.get(other).copied(),
-                };
-                if let (Some(limit), Some(value)) = (limit, counts.get(name))
-                    && *value > limit
-                {
-                    let what = bound.replace('_', " ");
-                    let detail = format!("{name} is {value}, but {what} is {limit}");
-                    let span = finals.get(index).map(|stated| stated.span.clone()).unwrap_or_default();
-                    return Err(Unscored::at(Reason::Contradictory, detail, span));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Where the first line of a piece ends.
@@ -682,18 +463,6 @@ fn line_end(piece: &str) -> Option<usize> {
         return piece.bytes().position(|byte| byte == b'\n');
     }
     memchr::memchr(b'\n', piece.as_bytes())
-}
-
-fn truncated(detail: &str, end: usize) -> Unscored {
-    Unscored::at(Reason::Truncated, detail, end..end)
-}
-
-fn incomplete() -> Unscored {
-    Unscored::new(Reason::LabelsIncomplete, "not every listed event has a label")
-}
-
-fn list(counts: &BTreeMap<String, u32>) -> String {
-    counts.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The number of `Event #1`, `Event 1:`, `**Event 1**`.
