@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Seek};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -23,7 +23,8 @@ pub struct ScriptedJudge {
     identity: Identity,
     path: PathBuf,
     file: BufReader<File>,
-    index: HashMap<IdDigest, (u64, u32)>,
+    /// Where each answer's line starts.
+    index: HashMap<IdDigest, u64>,
     line: Vec<u8>,
 }
 
@@ -71,13 +72,12 @@ impl ScriptedJudge {
                 let key: Key = serde_json::from_slice(&line).map_err(|error| {
                     bad(format!("not a recorded answer ({error}); write {{\"id\": …, \"answer\": …}}"))
                 })?;
-                let length = u32::try_from(length).map_err(|_| bad("the line is longer than 4 GiB".to_owned()))?;
                 // A later line for the same question replaces an earlier one, as in a run's verdicts.
                 let id = match key.id {
                     Id::Text(text) => text,
                     Id::Number(number) => number.to_string(),
                 };
-                index.insert(digest(key.task.as_deref(), &id), (offset, length));
+                index.insert(digest(key.task.as_deref(), &id), offset);
             }
             offset += length as u64;
         }
@@ -91,16 +91,16 @@ impl ScriptedJudge {
             .index
             .get(&digest(Some(question.task), question.id))
             .or_else(|| self.index.get(&digest(None, question.id)));
-        let Some(&(offset, length)) = found else {
+        let Some(&offset) = found else {
             return Err(JudgeError::NoAnswer(format!("{} has no answer for this record", self.path.display())));
         };
         let io = |source| JudgeError::Io { path: self.path.clone(), source };
-        self.line.resize(length as usize, 0);
+        self.line.clear();
         // Data sets and their answers are mostly in the same order: then this only moves inside the buffer.
         let position = self.file.stream_position().map_err(io)?;
         let forward = i64::try_from(offset).unwrap_or(i64::MAX) - i64::try_from(position).unwrap_or(0);
         self.file.seek_relative(forward).map_err(io)?;
-        self.file.read_exact(&mut self.line).map_err(io)?;
+        self.file.read_until(b'\n', &mut self.line).map_err(io)?;
         serde_json::from_slice(&self.line).map_err(|error| JudgeError::NoAnswer(error.to_string()))
     }
 }

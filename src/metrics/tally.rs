@@ -93,7 +93,9 @@ impl<'a> Tally<'a> {
         for (index, spec) in self.task.spec.metrics.iter().enumerate() {
             let none = BTreeMap::new();
             let samples = system.samples.get(index).unwrap_or(&none);
-            let pending = records - system.judged;
+            // Of a record without a verdict it is not known whether it has an inserted event.
+            let only_some = matches!(spec.formula, Formula::ShareAboveZero { only: Some(_), .. });
+            let pending = if only_some { 0 } else { records - system.judged };
             let whole = samples.get(&None).cloned().unwrap_or_default();
             metrics.push(self.metric(name, spec, None, &whole, whole.records + pending, bootstrap));
             for (group, sample) in samples.iter().filter_map(|(group, sample)| Some((group.as_deref()?, sample))) {

@@ -51,13 +51,24 @@ impl Timing {
     }
 }
 
-/// What is known of a record that was judged before.
+/// What is known of a record that was judged before, in four bytes: there may be millions of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Judged {
+pub struct Judged(u32);
+
+impl Judged {
+    fn new(attempt: u32, unscored: bool) -> Self {
+        Self(attempt << 1 | u32::from(unscored))
+    }
+
     /// The latest attempt.
-    pub attempt: u32,
+    pub fn attempt(self) -> u32 {
+        self.0 >> 1
+    }
+
     /// Whether it gave no number.
-    pub unscored: bool,
+    pub fn is_unscored(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
 /// A torn last line that was cut off.
@@ -213,7 +224,7 @@ fn scan(path: &Path, file: &mut File) -> Result<(HashMap<IdDigest, Judged>, u64,
         match serde_json::from_slice::<Line<'_>>(&line) {
             Ok(verdict) => {
                 let unscored = verdict.outcome.status == "unscored";
-                judged.insert(IdDigest::of(&verdict.id), Judged { attempt: verdict.attempt, unscored });
+                judged.insert(IdDigest::of(&verdict.id), Judged::new(verdict.attempt, unscored));
             }
             // A power cut can leave a last line that is long enough but not what was written.
             Err(_) if reader.fill_buf().map_err(io)?.is_empty() => return Ok((judged, lines, good)),

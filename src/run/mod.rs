@@ -168,7 +168,7 @@ pub fn run(
         let entry: Entry = entry?;
         let attempt = match before.judged.get(&IdDigest::of(&entry.id)) {
             None => 1,
-            Some(judged) if plan.retry_unscored && judged.unscored => judged.attempt + 1,
+            Some(judged) if plan.retry_unscored && judged.is_unscored() => judged.attempt() + 1,
             Some(_) => continue,
         };
         if interrupt.load(Ordering::Relaxed) {
