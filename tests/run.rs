@@ -382,6 +382,18 @@ fn summarize_compares_runs_in_every_format() {
 }
 
 #[test]
+fn a_systems_name_cannot_move_the_cursor() {
+    let workspace = Workspace::new();
+    workspace.write_lines("data.jsonl", &[record("a", "evil\u{1b}[2J|x", "c")]);
+    workspace.write_lines("answers.jsonl", &[json!({"id": "a", "answer": answer(0)})]);
+    let table = workspace.run(RUN).exits(0).stdout;
+    assert!(table.contains("evil\u{fffd}[2J|x") && !table.contains('\u{1b}'), "{table}");
+    workspace.run("summarize out --format markdown").exits(0).prints("[2J\\|x");
+    let json: Value = serde_json::from_str(&workspace.run("summarize out --format json").exits(0).stdout).unwrap();
+    assert_eq!(json["runs"][0]["systems"][0]["system"], "evil\u{1b}[2J|x", "programs get the name as it is");
+}
+
+#[test]
 fn help_shows_examples_and_completions_know_the_verbs() {
     let workspace = Workspace::new();
     for verb in ["run", "judge", "summarize", "validate", "import", "prompts", "schema", "completions"] {
