@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::End;
 use super::exit::Usage;
-use super::output::print;
+use super::output::{print, printable};
 use crate::answer::CountFrom;
 use crate::dataset::{Entry, Record};
 use crate::run::{Setting, judge_record};
@@ -92,7 +92,8 @@ impl Args {
         let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), entry, &AtomicBool::new(false))? else {
             bail!("interrupted");
         };
-        let text = if self.json { serde_json::to_string_pretty(&verdict)? + "\n" } else { describe(&verdict) };
+        let text =
+            if self.json { serde_json::to_string_pretty(&verdict)? + "\n" } else { printable(&describe(&verdict)) };
         print(&text)?;
         Ok(if verdict.is_unscored() { End::TooManyUnscored } else { End::Done })
     }

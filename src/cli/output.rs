@@ -14,6 +14,11 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Text from data, fit for a terminal: it must not move the cursor.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
 /// Writes text to a file, whole or not at all, or to standard output.
 pub fn write(text: &str, file: Option<&Path>) -> Result<()> {
     match file {

@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::End;
+use super::output::printable;
 use crate::dataset::{DataError, Entry, IdDigest, Limits, Problem, ProblemKind, RecordReader, check};
 use crate::task::{Catalog, Task};
 
@@ -65,12 +66,9 @@ impl Args {
                 printer.problem(&entry, &problem.field, &problem.what, &problem.remedy)?;
             }
             if let Some(missing) = unneeded_video(&entry, &tasks, folder) {
-                eprintln!(
-                    "{}:{}: warning: video names {}, which does not exist; no task here shows frames, so it is not needed",
-                    self.data.display(),
-                    entry.line,
-                    missing.display()
-                );
+                let (path, line, missing) = (self.data.display(), entry.line, missing.display());
+                let warning = format!("{path}:{line}: warning: video names {missing}, which does not exist");
+                eprintln!("{}; no task here shows frames, so it is not needed", printable(&warning));
             }
         }
         let problems = printer.problems;
@@ -132,7 +130,7 @@ impl Printer<'_> {
                 json!({"file": file, "line": line, "id": entry.id, "field": field, "what": what, "remedy": remedy});
             writeln!(self.out, "{problem}")
         } else {
-            writeln!(self.out, "{path}:{line}: {field} {what}; {remedy}")
+            writeln!(self.out, "{}", printable(&format!("{path}:{line}: {field} {what}; {remedy}")))
         }
     }
 
@@ -142,7 +140,7 @@ impl Printer<'_> {
         if self.json {
             writeln!(self.out, "{}", json!({"file": path.to_string(), "line": line, "what": what}))
         } else {
-            writeln!(self.out, "{path}:{line}: {what}")
+            writeln!(self.out, "{}", printable(&format!("{path}:{line}: {what}")))
         }
     }
 }
