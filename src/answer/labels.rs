@@ -26,6 +26,8 @@ pub struct Decision {
     pub flag: Option<bool>,
     /// Alternatives stand where a decision should: the template's own words.
     pub echo: bool,
+    /// The label stands at the start of the line, so that the line is there for it.
+    pub leads: bool,
 }
 
 /// A label, or none.
@@ -45,9 +47,13 @@ pub enum Label {
 struct Choice {
     rank: u8,
     label: usize,
+    start: usize,
     end: usize,
     conflict: bool,
 }
+
+/// How many bytes may stand before a label that its line is there for (`Revised verdict: `).
+const LEADING: usize = 24;
 
 impl LabelWords {
     /// Prepares a task's labels and flag.
@@ -91,18 +97,20 @@ impl LabelWords {
             }
             previous = Some((label, end));
             let before = Before::of(&line[..start]);
-            if quoted || before == Before::Not {
+            let after = After::of(&line[end..]);
+            if quoted || before == Before::Not || after == After::Denied {
                 continue;
             }
-            let after = After::of(&line[end..]);
             let upper = !line[start..end].bytes().any(|byte| byte.is_ascii_lowercase());
             let Some(rank) = rank(before, after, upper) else { continue };
             match &mut choice {
                 Some(best) if best.rank < rank => {}
-                // `was A because` twice with two labels cannot both be the decision; elsewhere the first one is, and
-                // what follows is justification.
-                Some(best) if best.rank == rank => best.conflict |= best.label != label && matches!(rank, 0 | 2),
-                _ => choice = Some(Choice { rank, label, end, conflict: false }),
+                // Two decisions with two labels are none; but behind a `because` stands justification.
+                Some(best) if best.rank == rank => {
+                    let justified = !matches!(rank, 0 | 2) && line[best.end..start].contains("because");
+                    best.conflict |= best.label != label && !justified;
+                }
+                _ => choice = Some(Choice { rank, label, start, end, conflict: false }),
             }
         }
         let label = match &choice {
@@ -112,7 +120,8 @@ impl LabelWords {
         };
         let from = choice.map_or(0, |choice| choice.end);
         let (flag, echo) = self.flag_in(&line[from..]);
-        Decision { label, flag, echo }
+        let leads = choice.is_some_and(|choice| choice.start <= LEADING && choice.rank <= 1);
+        Decision { label, flag, echo, leads }
     }
 
     /// Whether the line says that its event has the flag, and whether it only repeats the template's alternatives.
@@ -148,9 +157,11 @@ impl LabelWords {
             }
             let before = before.strip_suffix(" an").or(before.strip_suffix(" the")).unwrap_or(before);
             let before = trim_emphasis_end(before);
-            if before.ends_with(']') && before.contains('/') {
+            let alternatives = before.strip_suffix(']').and_then(|inside| inside.rsplit_once('['));
+            if alternatives.is_some_and(|(_, inside)| inside.contains('/')) {
                 return (None, true);
             }
+            let before = before.trim_end_matches([']', ')']);
             let negated = before.ends_with("not") || before.ends_with("n't") || before.ends_with("n’t");
             let stated =
                 ["was", "is", "(", "event", "-", "–", "—", ":", "and"].iter().any(|verb| before.ends_with(verb));
@@ -189,14 +200,15 @@ enum Before {
 
 impl Before {
     fn of(text: &str) -> Self {
-        let text = text.trim_end_matches(|c: char| {
-            c.is_whitespace()
-                || matches!(c, '*' | '_' | '`' | '[' | '(' | '|' | '\'' | '"' | '“' | '‘' | '<' | '✓' | '✗')
-        });
+        let decoration =
+            ['*', '_', '`', '[', '(', '|', '\'', '"', '“', '‘', '<', '✓', '✗'];
+        let text = text.trim_end_matches(|c: char| c.is_whitespace() || decoration.contains(&c));
+        if is_negated(text) {
+            return Before::Not;
+        }
         if text.is_empty() || text.ends_with([':', '：', '=', '→', '>', '-', '–', '—', '.', ',', ';']) {
             return Before::Punctuation;
         }
-        let word = text.rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).next().unwrap_or_default();
         const VERBS: [&str; 17] = [
             "was",
             "is",
@@ -216,23 +228,35 @@ impl Before {
             "label",
             "status",
         ];
-        const NOT: [&str; 9] = ["not", "never", "wasn't", "isn't", "wasn’t", "isn’t", "neither", "non", "un"];
+        let word = text.rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).next().unwrap_or_default();
         if word.is_empty() {
             Before::Punctuation
         } else if is_one_of(word, &VERBS) {
             Before::Verb
-        } else if is_one_of(word, &NOT) {
-            Before::Not
         } else {
             Before::Other
         }
     }
 }
 
+/// Whether one of the last words before a label, in the same clause, takes it back: `cannot be considered SUPPORTED`.
+fn is_negated(before: &str) -> bool {
+    const NOT: [&str; 14] = [
+        "not", "never", "no", "nothing", "cannot", "neither", "nor", "without", "wasn't", "isn't", "can't", "wasn’t",
+        "isn’t", "can’t",
+    ];
+    // A mark right before the label does not end the clause: `NOT: SUPPORTED`, `not-SUPPORTED`.
+    let before = before.trim_end_matches([':', '-', ' ', ',']);
+    let clause = before.rsplit(['—', '–', '.', ';', ':', '|']).next().unwrap_or_default();
+    let clause = clause.rsplit(" - ").next().unwrap_or_default();
+    clause.rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).filter(|word| !word.is_empty()).take(7).any(|word| is_one_of(word, &NOT))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Because,
     Punctuation,
+    Denied,
     Other,
 }
 
@@ -243,6 +267,12 @@ impl After {
                 || matches!(c, '*' | '_' | '`' | ']' | ')' | '|' | '\'' | '"' | '”' | '’' | '>' | '✓' | '✗')
         });
         let Some(first) = text.chars().next() else { return After::Punctuation };
+        // `SUPPORTED?`, `SUPPORTED: no`
+        let answer = text.trim_start_matches([':', ' ', '?', '*']);
+        let answer = answer.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        if first == '?' || first == ':' && is_one_of(answer, &["no", "false", "not"]) {
+            return After::Denied;
+        }
         if !first.is_alphanumeric() {
             return After::Punctuation;
         }

@@ -44,7 +44,7 @@ pub fn lead(line: &str) -> Lead<'_> {
     }
 }
 
-/// `1.`, `1)`, `(1)`, `[1]`, `1、`: the number and what follows; not `1.5`, not `[3]` alone.
+/// `1.`, `1)`, `(1)`, `[1]`, `1:`, `1、`: the number and what follows; not `1.5`, not `[3]` alone.
 fn list_number(text: &str) -> Option<(u32, &str)> {
     let close = match text.as_bytes()[0] {
         b'(' => Some(')'),
@@ -64,7 +64,11 @@ fn list_number(text: &str) -> Option<(u32, &str)> {
             (!after.trim().is_empty()).then_some((number, after))
         }
         None => {
-            let after = after.strip_prefix(['.', ')', '、'])?;
+            let after = after.strip_prefix('\\').unwrap_or(after);
+            let after = after.strip_prefix(['.', ')', '、', '）', '．']).or_else(|| {
+                let after = after.strip_prefix(':')?;
+                after.starts_with(' ').then_some(after)
+            })?;
             (!after.starts_with(|c: char| c.is_ascii_digit())).then_some((number, after))
         }
     }
@@ -102,6 +106,12 @@ impl Name {
         let words =
             name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
         Self { words }
+    }
+
+    /// Whether the name can start with this character.
+    pub fn starts_with(&self, c: char) -> bool {
+        let first = self.words.first().and_then(|word| word.chars().next());
+        first.is_some_and(|first| c == first || c.to_lowercase().eq(std::iter::once(first)))
     }
 
     /// What follows the name, if `text` starts with it: any case; `_`, `-`, `\_`, spaces or emphasis between its words.

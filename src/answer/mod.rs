@@ -8,6 +8,7 @@ mod labels;
 mod markup;
 mod number;
 mod score;
+mod statement;
 mod thought;
 
 use std::collections::BTreeMap;
@@ -187,6 +188,8 @@ pub enum Values {
 pub struct Reading {
     /// The numbers, or why there are none.
     pub values: Result<Values, Unscored>,
+    /// Where the numbers stand in the answer.
+    pub span: Option<[usize; 2]>,
     /// How many events the answer lists; `None` if it has no list.
     pub listed_events: Option<u32>,
     /// The counts by the labels, if every listed event has one.
@@ -210,7 +213,7 @@ impl<'a> Reader<'a> {
     /// word is a quotation.
     pub fn new(format: &'a Format, count_from: CountFrom, inputs: Vec<&'a str>) -> Self {
         Self(match &format.0 {
-            Kind::Counts(format) => Inner::Counts(CountsReader::new(format, count_from)),
+            Kind::Counts(format) => Inner::Counts(CountsReader::new(format, count_from, inputs)),
             Kind::Score(format) => Inner::Score(ScoreReader::new(format, inputs)),
         })
     }
@@ -230,11 +233,4 @@ impl<'a> Reader<'a> {
             Inner::Score(reader) => reader.finish(finish, on_event),
         }
     }
-}
-
-/// Reads a whole answer at once.
-pub fn read(format: &Format, count_from: CountFrom, inputs: Vec<&str>, answer: &str, finish: Finish) -> Reading {
-    let mut reader = Reader::new(format, count_from, inputs);
-    reader.push(answer, &mut |_| {});
-    reader.finish(finish, &mut |_| {})
 }

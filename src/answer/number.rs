@@ -1,6 +1,7 @@
 //! Reads the value of a metric: one whole number, or what is wrong with it.
 //!
-//! Invariant: where two people could read two numbers, this reads none.
+//! Invariant: where two people could read two numbers, this reads none. So what follows the number is looked at word
+//! by word: a further number is only allowed where it cannot be the value (`2 (events 1 and 3)`, `2 out of 5`).
 
 use super::Reason;
 
@@ -24,8 +25,67 @@ pub enum Range {
 const OPENING: [char; 16] = ['*', '_', '`', '"', '\'', '“', '‘', '”', '’', '(', '[', '{', '<', '|', '「', '\\'];
 const CLOSING: [char; 15] = ['*', '_', '`', '"', '\'', '”', '’', '“', '‘', ')', ']', '}', '>', '|', '」'];
 
+/// Words that take back or soften the number before them.
+const HEDGES: [&str; 37] = [
+    "but",
+    "if",
+    "maybe",
+    "perhaps",
+    "possibly",
+    "probably",
+    "actually",
+    "wait",
+    "correction",
+    "corrected",
+    "revised",
+    "recount",
+    "recounted",
+    "otherwise",
+    "minus",
+    "plus",
+    "half",
+    "vs",
+    "versus",
+    "least",
+    "most",
+    "approximately",
+    "about",
+    "roughly",
+    "around",
+    "could",
+    "might",
+    "should",
+    "instead",
+    "rather",
+    "capped",
+    "maximum",
+    "minimum",
+    "unless",
+    "strict",
+    "lenient",
+    "unsure",
+];
+
 /// Reads the number at the start of `text`; nothing but white space and decoration is [`Reason::MissingMetric`].
 pub fn read_number(text: &str, range: Range) -> Result<u32, Reason> {
+    let (number, rest) = number_at_start(text, range)?;
+    check_rest(rest, number, range)?;
+    Ok(number)
+}
+
+/// Reads a text that is a number and nothing else but decoration and a remark in parentheses.
+pub fn read_lone_number(text: &str, range: Range) -> Result<u32, Reason> {
+    let (number, rest) = number_at_start(text, range)?;
+    let rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '.' || CLOSING.contains(&c));
+    if rest.starts_with(char::is_alphabetic) {
+        return Err(Reason::NotANumber);
+    }
+    check_rest(rest, number, range)?;
+    Ok(number)
+}
+
+/// The number and what follows it, before that is looked at.
+fn number_at_start(text: &str, range: Range) -> Result<(u32, &str), Reason> {
     let start = text.trim_start_matches(|c: char| c.is_whitespace() || OPENING.contains(&c));
     let bracketed = text[..text.len() - start.len()].contains(['[', '<', '{']);
     let bound = text.trim_start_matches(|c: char| c.is_whitespace() || c != '<' && OPENING.contains(&c));
@@ -40,106 +100,144 @@ pub fn read_number(text: &str, range: Range) -> Result<u32, Reason> {
         let after = start[first.len_utf8()..].trim_start();
         return Err(if digit(after).is_some() { Reason::Negative } else { Reason::NotANumber });
     }
-    let (number, rest) = match digits(start) {
-        Some(found) => found,
-        None => return Err(no_digits(start, first, bracketed)),
+    let Some((number, rest)) = digits(start) else {
+        return Err(no_digits(start, first, bracketed));
     };
-    let rest = match rest.strip_prefix('.') {
-        Some(decimals) => match digits(decimals) {
-            Some((0, after)) => after,
-            Some(_) => return Err(Reason::Fractional),
-            None => rest,
-        },
-        None => rest,
-    };
-    let max = match range {
-        Range::Count => MOST,
-        Range::Score { max, .. } => max,
+    let rest = match rest.strip_prefix('.').map(|decimals| (decimals, digits(decimals))) {
+        Some((_, Some((0, after)))) => after,
+        Some((_, Some(_))) => return Err(Reason::Fractional),
+        _ => rest,
     };
     if let Range::Score { min, max } = range
         && bracketed
         && number == min
-        && after_dash(rest).is_some_and(|(to, _)| to == max)
+        && after_dash(rest) == Some(max)
     {
         return Err(Reason::TemplateEcho);
     }
-    follows(rest, range)?;
-    if number > max || matches!(range, Range::Score { min, .. } if number < min) {
+    let (min, max) = match range {
+        Range::Count => (0, MOST),
+        Range::Score { min, max } => (min, max),
+    };
+    if number < min || number > max {
         return Err(Reason::OutOfRange);
     }
-    Ok(number)
+    Ok((number, rest))
 }
 
+/// What stands in the place of a number that is none.
 fn no_digits(start: &str, first: char, bracketed: bool) -> Reason {
-    let has_digit = start.chars().any(|c| digit(c.encode_utf8(&mut [0; 4])).is_some());
+    // Only the first words can be about the number.
+    let near: String = start.chars().take(60).collect();
+    let has_digit = near.contains(|c: char| c.is_numeric());
     if matches!(first, '~' | '≈' | '≥' | '≤' | '+' | '±' | '=') && has_digit {
         return Reason::Ambiguous;
     }
-    if bracketed && first.is_alphabetic() && start.contains([']', '>', '}']) && start.contains(' ') {
+    if bracketed && first.is_alphabetic() && near.contains(' ') {
         return Reason::TemplateEcho;
     }
-    let first_word = start.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_lowercase();
-    let hedges = ["about", "around", "approximately", "approx", "roughly", "maybe", "perhaps", "possibly", "probably"];
-    let bounds = ["at", "up", "more", "less", "fewer", "between", "over", "under", "almost", "nearly"];
-    if has_digit && (hedges.contains(&first_word.as_str()) || bounds.contains(&first_word.as_str())) {
-        return Reason::Ambiguous;
-    }
-    Reason::NotANumber
+    let first_word = near.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let bounds = ["at", "up", "more", "less", "fewer", "between", "over", "under", "almost", "nearly", "approx"];
+    let hedges = |word: &str| HEDGES.iter().chain(&bounds).any(|hedge| hedge.eq_ignore_ascii_case(word));
+    if has_digit && hedges(first_word) { Reason::Ambiguous } else { Reason::NotANumber }
 }
 
-/// Checks what follows the number: is it still one number?
-fn follows(rest: &str, range: Range) -> Result<(), Reason> {
-    if rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '%' | '+' | '?' | '^')) {
-        return Err(Reason::Ambiguous);
-    }
-    if rest.strip_prefix([',', '.']).is_some_and(|after| digit(after).is_some()) {
+/// Checks what follows the number: is it still the only one?
+fn check_rest(rest: &str, number: u32, range: Range) -> Result<(), Reason> {
+    let directly = |c: char| c.is_ascii_alphanumeric() || c.is_numeric() || matches!(c, '.' | ',' | '．' | '·' | '⁄');
+    if rest.starts_with(|c: char| directly(c) && !matches!(c, '.' | ','))
+        || rest.strip_prefix(['.', ',']).is_some_and(|after| after.starts_with(char::is_numeric))
+    {
         return Err(Reason::Ambiguous);
     }
     let rest = rest.trim_start_matches(|c: char| c.is_whitespace() || CLOSING.contains(&c));
-    if after_dash(rest).is_some() || rest.starts_with(['+', '?', '%', '±', '=', '×', '~']) {
+    match rest.strip_prefix(['/', '／']) {
+        Some(below) => {
+            let below = below.trim_start_matches(|c: char| c.is_whitespace() || OPENING.contains(&c));
+            match (range, digits(below)) {
+                (Range::Score { max, .. }, Some((found, after))) if found == max && !is_fraction(after) => {
+                    check_remark(after, number, range)
+                }
+                _ => Err(Reason::Ambiguous),
+            }
+        }
+        None => check_remark(rest, number, range),
+    }
+}
+
+fn is_fraction(after: &str) -> bool {
+    after.strip_prefix(['.', ',']).is_some_and(|decimals| decimals.starts_with(char::is_numeric))
+}
+
+/// Checks a remark behind the number, word by word.
+fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
+    let mut rest = remark;
+    // Whether a number here names an event: `events 1, 2 and 5`, `#3`.
+    let mut names_event = false;
+    let mut word_before = "";
+    while let Some(c) = rest.chars().next() {
+        if c.is_alphabetic() {
+            let end = rest.find(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).unwrap_or(rest.len());
+            let word = &rest[..end];
+            check_word(word, &rest[end..], word_before.is_empty() && rest.len() == remark.trim_start().len())?;
+            let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
+            names_event = is(&["event", "events", "item", "items", "no", "nos", "number", "numbers"])
+                || names_event && is(&["and", "are", "namely"]);
+            word_before = word;
+            rest = &rest[end..];
+            continue;
+        }
+        if c.is_numeric() {
+            let (number, after) = digits(rest).ok_or(Reason::Ambiguous)?;
+            let whole = word_before.eq_ignore_ascii_case("of");
+            let fits = match range {
+                Range::Count => number >= value,
+                Range::Score { max, .. } => number == max,
+            };
+            if is_fraction(after) || !(names_event || whole && fits) {
+                return Err(Reason::Ambiguous);
+            }
+            word_before = "number";
+            rest = after;
+            continue;
+        }
+        match c {
+            '→' | '⇒' | '➔' | '=' | '+' | '±' | '×' | '~' | '?' | '%' | '/' => return Err(Reason::Ambiguous),
+            '-' if rest.starts_with("->") => return Err(Reason::Ambiguous),
+            '#' => names_event = true,
+            ';' | '.' => names_event = false,
+            _ => {}
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    Ok(())
+}
+
+/// Refuses words that take the number back; `or` and `to` only where another number follows or nothing stands before.
+fn check_word(word: &str, after: &str, first: bool) -> Result<(), Reason> {
+    let is = |other: &str| word.eq_ignore_ascii_case(other);
+    let joins = is("or") || is("to") || is("through");
+    let next = after.trim_start();
+    let number_follows = next.starts_with(char::is_numeric) || starts_with_number_word(next);
+    if HEDGES.iter().any(|hedge| is(hedge)) || joins && number_follows || is("or") && first {
         return Err(Reason::Ambiguous);
     }
-    if let Some(below) = rest.strip_prefix('/').or_else(|| rest.strip_prefix('／')) {
-        return scale(below, range, Reason::Ambiguous);
+    if is("and") && (number_follows && first || next.starts_with("a half")) {
+        return Err(Reason::Ambiguous);
     }
-    let words = rest.trim_start_matches([',', ';', '(', ' ']);
-    let second = words.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    let after_word = words[second.len()..].trim_start();
-    match second.to_lowercase().as_str() {
-        "maybe" | "perhaps" | "possibly" | "probably" => Err(Reason::Ambiguous),
-        "or" | "to" | "and" | "through" if digit(after_word).is_some() || number_word(after_word) => {
-            Err(Reason::Ambiguous)
-        }
-        "or" => Err(Reason::Ambiguous),
-        "out" if let Some(of) = after_word.strip_prefix("of") => out_of(of, range),
-        "of" => out_of(after_word, range),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
-fn out_of(below: &str, range: Range) -> Result<(), Reason> {
-    match range {
-        Range::Count => Ok(()),
-        Range::Score { .. } => scale(below, range, Reason::Ambiguous),
-    }
-}
-
-fn scale(below: &str, range: Range, otherwise: Reason) -> Result<(), Reason> {
-    let below = below.trim_start_matches(|c: char| c.is_whitespace() || OPENING.contains(&c));
-    match (range, digits(below)) {
-        (Range::Score { max, .. }, Some((number, _))) if number == max => Ok(()),
-        _ => Err(otherwise),
-    }
+fn starts_with_number_word(text: &str) -> bool {
+    const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+    let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    WORDS.iter().any(|number| number.eq_ignore_ascii_case(word))
 }
 
 /// `-4`, `– 4`: the number behind a dash.
-fn after_dash(text: &str) -> Option<(u32, &str)> {
-    digits(text.trim_start().strip_prefix(['-', '–', '—', '~', '−'])?.trim_start())
-}
-
-fn number_word(text: &str) -> bool {
-    let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_lowercase();
-    matches!(word.as_str(), "one" | "two" | "three" | "four" | "five" | "six" | "seven" | "eight" | "nine" | "ten")
+fn after_dash(text: &str) -> Option<u32> {
+    let after = text.trim_start().strip_prefix(['-', '–', '—', '~', '−'])?;
+    digits(after.trim_start()).map(|(number, _)| number)
 }
 
 fn digit(text: &str) -> Option<u32> {

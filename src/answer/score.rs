@@ -6,13 +6,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::markup::{Name, is_fence, lead, trim_emphasis_start};
-use super::number::{self, read_number};
+use super::markup::{Name, is_fence, lead};
+use super::number::{self, read_lone_number, read_number};
+use super::statement::{Separator, find_name, value_at_start, value_behind};
 use super::{Event, Finish, Reading, Reason, Unscored, Values, thought};
 use crate::task::ScoreSpec;
 
 /// The deepest nesting that is followed; braces beyond it are text.
 const DEEPEST: usize = 64;
+/// The longest key that is taken for one.
+const LONGEST_KEY: usize = 64;
+/// How many scores of an answer are kept; the last ones count.
+const FOUND_KEPT: usize = 64;
 
 /// A `json_score` format, prepared for reading.
 #[derive(Debug, Clone)]
@@ -33,16 +38,16 @@ impl ScoreFormat {
     }
 }
 
-/// An object with a score.
+/// A score that the answer gives, in an object or on a line of its own.
 #[derive(Debug, Clone)]
-struct Verdict {
+struct Found {
     value: Result<u32, Reason>,
     reason: Option<String>,
     span: Range<usize>,
 }
 
 /// Where the reader is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Outside of any object.
     Prose,
@@ -54,8 +59,8 @@ enum State {
     BareKey(usize),
     /// Behind a colon, before the value.
     Value,
-    /// In an unquoted value that starts here.
-    BareValue(usize),
+    /// In an unquoted value that starts here; inside a list that it is, or not.
+    BareValue { start: usize, list: bool },
     /// In a string that starts here.
     Str { start: usize, quote: char, key: bool },
     /// Behind a quotation mark that may end the string: the next character tells.
@@ -71,10 +76,15 @@ enum State {
 struct Open {
     start: usize,
     key: String,
+    keys: usize,
+    /// Its first key has no quotation marks, so the others need none.
+    bare_keys: bool,
     /// How many lists are open in the value that is being read.
     lists: usize,
     scores: Vec<(Result<u32, Reason>, Range<usize>)>,
     reason: Option<String>,
+    /// What an object in the place of one of its values gave.
+    nested: Option<Found>,
 }
 
 /// Reads one `json_score` answer.
@@ -86,17 +96,19 @@ pub struct ScoreReader<'a> {
     at: usize,
     state: State,
     objects: Vec<Open>,
-    /// The score of the outermost object that is being read, and how deep inside it stands.
-    found: Option<(usize, Verdict)>,
-    verdict: Option<Verdict>,
-    /// The first verdict that was passed over as a quotation.
-    quoted: Option<Range<usize>>,
+    /// Scores in outermost objects, in order.
+    found: Vec<Found>,
+    /// Scores on lines of their own.
+    lines: Vec<Found>,
+    /// A line that only names the score: the next one may hold it.
+    waiting: bool,
     /// Where the answer proper starts: behind the thought.
     start: usize,
     /// No object was seen yet, and nothing but fences and white space stands before the one being read.
     clean: bool,
     line_start: usize,
-    lines: Vec<(Result<u32, Reason>, Range<usize>)>,
+    /// Where the last outermost object ended.
+    object_end: usize,
     escaped: bool,
     done: bool,
 }
@@ -111,13 +123,13 @@ impl<'a> ScoreReader<'a> {
             at: 0,
             state: State::Prose,
             objects: Vec::new(),
-            found: None,
-            verdict: None,
-            quoted: None,
+            found: Vec::new(),
+            lines: Vec::new(),
+            waiting: false,
             start: 0,
             clean: true,
             line_start: 0,
-            lines: Vec::new(),
+            object_end: 0,
             escaped: false,
             done: false,
         }
@@ -140,11 +152,11 @@ impl<'a> ScoreReader<'a> {
         self.done
     }
 
-    /// Inside a string or a thought only a few characters matter.
+    /// Where only a few characters matter, the others are skipped.
     fn skip_ahead(&self, from: usize) -> usize {
         let rest = &self.text.as_bytes()[from..];
         let found = match self.state {
-            State::Str { quote: '"', .. } if !self.escaped => memchr::memchr2(b'"', b'\\', rest),
+            State::Str { quote: '"', key: false, .. } if !self.escaped => memchr::memchr2(b'"', b'\\', rest),
             State::Prose => memchr::memchr3(b'{', b'\n', b'>', rest),
             State::Thought => memchr::memchr(b'>', rest),
             _ => return from,
@@ -153,25 +165,18 @@ impl<'a> ScoreReader<'a> {
     }
 
     fn take(&mut self, c: char, on_event: &mut dyn FnMut(Event)) {
-        match self.state.clone() {
+        match self.state {
             State::Prose => self.prose(c, on_event),
             State::Thought => {
-                if c == '>' && ends_thought(&self.text[..=self.at]) {
+                if thought::ends_with_close(&self.text[..=self.at]) {
                     self.state = State::Prose;
                     self.answer_starts();
                 }
             }
             State::Key => self.key(c, on_event),
-            State::BareKey(start) => match c {
-                ':' | '：' => self.keyed(start, self.at, State::Value),
-                '}' | ',' | '{' => {
-                    self.state = State::Key;
-                    self.key(c, on_event);
-                }
-                _ => {}
-            },
+            State::BareKey(start) => self.bare_key(c, start, on_event),
             State::Value => self.value(c, on_event),
-            State::BareValue(start) => self.bare_value(c, start, on_event),
+            State::BareValue { start, list } => self.bare_value(c, start, list, on_event),
             State::Str { start, quote, key } => self.string(c, start, quote, key),
             State::MayEnd { .. } => self.may_end(c, on_event),
             State::MayBeKey { .. } => self.may_be_key(c, on_event),
@@ -191,49 +196,61 @@ impl<'a> ScoreReader<'a> {
                 self.line_start = self.at + 1;
                 self.line(line, on_event);
             }
-            _ => {
-                let line = &self.text[self.line_start..=self.at];
-                let first = self.text[self.start..self.line_start].trim().is_empty();
-                if first && thought::opens(line).is_some_and(str::is_empty) {
-                    self.state = State::Thought;
-                } else if thought::starts_with_close(line).is_some_and(str::is_empty) {
-                    self.forget();
-                }
-            }
+            _ => self.tag(),
         }
     }
 
-    /// All before was a thought that the chat template had opened.
-    fn forget(&mut self) {
-        self.found = None;
-        self.verdict = None;
-        self.quoted = None;
-        self.lines.clear();
-        self.answer_starts();
+    /// Behind a `>`: did a thought begin or end?
+    fn tag(&mut self) {
+        let text = &self.text[..=self.at];
+        if let Some(tag) = thought::ends_with_open(text)
+            && self.clean
+        {
+            // Looked at once: after anything else no thought can begin.
+            self.clean = self.text[self.start..tag].trim().is_empty();
+            if self.clean {
+                self.state = State::Thought;
+            }
+        } else if thought::ends_with_close(text) && !self.inputs.iter().any(|input| thought::closes(input).is_some()) {
+            // All before was a thought that the chat template had opened.
+            self.found.clear();
+            self.lines.clear();
+            self.waiting = false;
+            self.answer_starts();
+        }
     }
 
     fn answer_starts(&mut self) {
         self.start = self.at + 1;
         self.line_start = self.start;
+        self.object_end = self.start;
         self.clean = true;
     }
 
     /// A whole line outside of objects: `Score: 3`.
     fn line(&mut self, range: Range<usize>, on_event: &mut dyn FnMut(Event)) {
-        let lead = lead(&self.text[range.clone()]);
-        let words = lead.words.trim_start_matches(['"', '\'', '“']);
-        let Some(after) = self.format.name.strip(words) else { return };
-        let after = trim_emphasis_start(after.trim_start_matches(['"', '\'', '”']));
-        let Some(value) = after.strip_prefix([':', '：', '=']) else { return };
-        if lead.quoted {
+        let line = &self.text[range.clone()];
+        if line.trim().is_empty() || is_fence(line) {
             return;
         }
-        let value = match read_number(trim_emphasis_start(value), self.format.range()) {
-            Err(Reason::MissingMetric) => return,
-            value => value,
+        let lead = lead(line);
+        let name = &self.format.name;
+        let mut value = value_at_start(name, lead.words, Separator::Needed);
+        // What is left of an object that its own quotation marks broke: `…", "score": 1}`.
+        if value.is_none() && line.contains('"') {
+            let place = find_name(name, line).find(|at| line[..*at].ends_with('"'));
+            value = place.and_then(|at| value_behind(name, &line[at - 1..], Separator::Needed));
+        }
+        let read = match value {
+            Some(value) => read_number(value, self.format.range()),
+            None if self.waiting => read_lone_number(lead.words, self.format.range()),
+            None => return,
         };
-        on_event(Event::Metric(Arc::clone(&self.format.shared_name), value));
-        self.lines.push((value, range));
+        self.waiting = value.is_some() && read == Err(Reason::MissingMetric);
+        if !self.waiting && !lead.quoted {
+            on_event(Event::Metric(Arc::clone(&self.format.shared_name), read));
+            self.lines.push(Found { value: read, reason: None, span: range });
+        }
     }
 
     fn key(&mut self, c: char, on_event: &mut dyn FnMut(Event)) {
@@ -244,6 +261,24 @@ impl<'a> ScoreReader<'a> {
             '}' => self.close(on_event),
             '{' => self.nest(),
             c if c.is_alphanumeric() || c == '_' => self.state = State::BareKey(self.at),
+            _ => {}
+        }
+    }
+
+    fn bare_key(&mut self, c: char, start: usize, on_event: &mut dyn FnMut(Event)) {
+        match c {
+            ':' | '：' => {
+                if let Some(object) = self.objects.last_mut() {
+                    object.bare_keys |= object.keys == 0;
+                }
+                self.keyed(start, self.at);
+            }
+            // A comment, or anything else that is no key after all.
+            '}' | ',' | '{' | '\n' => {
+                self.state = State::Key;
+                self.key(c, on_event);
+            }
+            c if is_quote(c) => self.key(c, on_event),
             _ => {}
         }
     }
@@ -269,19 +304,21 @@ impl<'a> ScoreReader<'a> {
             }
             c if c.is_whitespace() => {}
             _ => {
-                self.state = State::BareValue(self.at);
-                self.bare_value(c, self.at, on_event);
+                self.state = State::BareValue { start: self.at, list: c == '[' };
+                self.bare_value(c, self.at, c == '[', on_event);
             }
         }
     }
 
-    fn bare_value(&mut self, c: char, start: usize, on_event: &mut dyn FnMut(Event)) {
+    fn bare_value(&mut self, c: char, start: usize, list: bool, on_event: &mut dyn FnMut(Event)) {
         // A list in the place of the score is one value: `[3]`, `[2, 3]`.
-        let text = &self.text[start..self.at];
-        let open = text.starts_with('[') && !text.contains(']');
         let ends = match c {
             '}' => true,
-            ',' | '\n' => !open,
+            ',' | '\n' => !list,
+            ']' if list => {
+                self.state = State::BareValue { start, list: false };
+                false
+            }
             ']' => self.in_list(),
             _ => false,
         };
@@ -307,11 +344,17 @@ impl<'a> ScoreReader<'a> {
     }
 
     fn is_score(&self, key: &str) -> bool {
-        key.trim().eq_ignore_ascii_case(&self.format.spec.key)
+        key.eq_ignore_ascii_case(&self.format.spec.key)
     }
 
     fn string(&mut self, c: char, start: usize, quote: char, key: bool) {
-        if self.escaped {
+        if key && (c == '\n' || self.at - start > LONGEST_KEY) {
+            // No key: the brace before it was only text.
+            self.objects.clear();
+            self.state = State::Prose;
+            self.line_start = self.at + usize::from(c == '\n');
+            self.clean = false;
+        } else if self.escaped {
             self.escaped = false;
         } else if c == '\\' {
             self.escaped = true;
@@ -324,20 +367,22 @@ impl<'a> ScoreReader<'a> {
     fn may_end(&mut self, c: char, on_event: &mut dyn FnMut(Event)) {
         let State::MayEnd { start, end, quote, key, comma } = self.state else { return };
         match c {
+            // The closing fence of an object that lacks its brace stands on a line of its own.
+            '`' if self.text[..self.at].ends_with('\n') => self.ends(start, end, c, on_event),
             c if c.is_whitespace() => {}
-            ':' | '：' | '=' if key => self.keyed(start, end, State::Value),
+            ':' | '：' | '=' if key => self.keyed(start, end),
             _ if key => self.reopen(start, quote, key, c),
             '}' => self.ends(start, end, c, on_event),
             ']' if self.in_list() && !comma => self.ends(start, end, c, on_event),
-            // The closing fence of an object that lacks its brace.
-            '`' if self.text[end..self.at].contains('\n') => self.ends(start, end, c, on_event),
             ',' if !comma => self.state = State::MayEnd { start, end, quote, key, comma: true },
             c if comma && is_quote(c) && self.in_list() => self.ends(start, end, c, on_event),
             c if comma && is_quote(c) => {
                 let key_start = self.at + c.len_utf8();
                 self.state = State::MayBeKey { start, end, quote, key_start, key_end: None };
             }
-            c if comma && c.is_alphabetic() && self.has_bare_keys() => self.ends(start, end, c, on_event),
+            c if comma && c.is_alphabetic() && self.objects.last().is_some_and(|object| object.bare_keys) => {
+                self.ends(start, end, c, on_event);
+            }
             _ => self.reopen(start, quote, key, c),
         }
     }
@@ -353,7 +398,7 @@ impl<'a> ScoreReader<'a> {
             (None, _) => {}
             (Some(key_end), ':' | '：') => {
                 self.valued(start, end, true, on_event);
-                self.keyed(key_start, key_end, State::Value);
+                self.keyed(key_start, key_end);
             }
             (Some(_), c) if c.is_whitespace() => {}
             (Some(key_end), c) => {
@@ -378,42 +423,35 @@ impl<'a> ScoreReader<'a> {
         }
     }
 
-    /// Unquoted keys are only expected where the object's first key was unquoted.
-    fn has_bare_keys(&self) -> bool {
-        self.objects
-            .last()
-            .is_some_and(|object| self.text[object.start + 1..].trim_start().starts_with(char::is_alphabetic))
-    }
-
     /// The quotation mark was part of the string.
     fn reopen(&mut self, start: usize, quote: char, key: bool, c: char) {
         self.state = State::Str { start, quote, key };
         self.string(c, start, quote, key);
     }
 
-    fn keyed(&mut self, start: usize, end: usize, next: State) {
-        let key = self.text[start..end].trim().to_owned();
+    fn keyed(&mut self, start: usize, end: usize) {
         if let Some(object) = self.objects.last_mut() {
-            object.key = key;
+            object.key = self.text[start..end].trim().to_owned();
+            object.keys += 1;
         }
-        self.state = next;
+        self.state = State::Value;
     }
 
     fn valued(&mut self, start: usize, end: usize, string: bool, on_event: &mut dyn FnMut(Event)) {
         let raw = &self.text[start..end];
-        let spec = &self.format.spec;
         let Some(object) = self.objects.last() else { return };
         if self.is_score(&object.key) {
             let value = match read_number(raw, self.format.range()) {
                 Err(Reason::MissingMetric) => Err(Reason::NotANumber),
-                value if several(raw) => value.and(Err(Reason::Ambiguous)),
                 value => value,
             };
             on_event(Event::Metric(Arc::clone(&self.format.shared_name), value));
             if let Some(object) = self.objects.last_mut() {
                 object.scores.push((value, start..end));
             }
-        } else if string && spec.reason.as_ref().is_some_and(|reason| object.key.eq_ignore_ascii_case(reason)) {
+        } else if string
+            && self.format.spec.reason.as_ref().is_some_and(|reason| object.key.eq_ignore_ascii_case(reason))
+        {
             let reason = unescape(raw);
             if let Some(object) = self.objects.last_mut() {
                 object.reason = Some(reason);
@@ -435,121 +473,172 @@ impl<'a> ScoreReader<'a> {
 
     fn close(&mut self, on_event: &mut dyn FnMut(Event)) {
         let Some(object) = self.objects.pop() else { return };
-        let depth = self.objects.len();
-        self.note(object, depth);
-        if depth > 0 {
+        let start = object.start;
+        let found = found_in(object, self.at + 1);
+        if let Some(outer) = self.objects.last_mut() {
             self.state = State::AfterValue;
+            match (&mut outer.nested, found) {
+                (Some(before), Some(found)) if before.value != found.value => {
+                    before.value = Err(Reason::Contradictory);
+                }
+                (nested @ None, found) => *nested = found,
+                _ => {}
+            }
             return;
         }
         self.state = State::Prose;
         self.line_start = self.at + 1;
-        self.settle(on_event);
+        self.settle(found, start, on_event);
     }
 
-    /// Keeps an object's score if it is nearer to the outside than what was found before.
-    fn note(&mut self, object: Open, depth: usize) {
-        let Some((value, span)) = object.scores.first().cloned() else { return };
-        let same = object.scores.iter().all(|(other, _)| *other == value);
-        let value = if same { value } else { Err(Reason::Contradictory) };
-        // The outermost object itself is what could be a quotation.
-        let span = if depth == 0 { object.start..self.at + 1 } else { span };
-        let verdict = |value| Verdict { value, reason: object.reason, span };
-        match &self.found {
-            Some((found, _)) if *found < depth => {}
-            Some((found, before)) if *found == depth && before.value != value => {
-                self.found = Some((depth, verdict(Err(Reason::Contradictory))));
-            }
-            _ => self.found = Some((depth, verdict(value))),
-        }
-    }
-
-    /// The outermost object is complete.
-    fn settle(&mut self, on_event: &mut dyn FnMut(Event)) {
+    /// The outermost object, which started at `start`, is complete.
+    fn settle(&mut self, found: Option<Found>, start: usize, on_event: &mut dyn FnMut(Event)) {
         let first = std::mem::replace(&mut self.clean, false);
-        let Some((depth, verdict)) = self.found.take() else { return };
-        let words = &self.text[verdict.span.clone()];
-        if depth == 0 && self.inputs.iter().any(|input| input.contains(words)) {
-            self.quoted.get_or_insert(verdict.span);
-            return;
+        let between = self.text[self.object_end..start].trim();
+        // `[{…}, {…}]`, `either {…} or {…}`: alternatives, not a draft and its revision.
+        let alternative = matches!(between, "," | "or" | "/" | "and") && !self.found.is_empty();
+        self.object_end = self.at + 1;
+        let Some(mut found) = found else { return };
+        if alternative && self.found.last().is_some_and(|before| before.value != found.value) {
+            found.value = Err(Reason::Contradictory);
         }
-        let complete = verdict.value.is_ok() && (verdict.reason.is_some() || self.format.spec.reason.is_none());
-        self.done = first && complete;
-        self.verdict = Some(verdict);
+        let complete = found.value.is_ok() && (found.reason.is_some() || self.format.spec.reason.is_none());
+        self.done = first && complete && !self.is_quotation(&found);
+        if self.found.len() == FOUND_KEPT {
+            self.found.remove(0);
+        }
+        self.found.push(found);
         if self.done {
             on_event(Event::Done);
         }
     }
 
-    /// Ends the answer.
-    pub fn finish(mut self, finish: Finish, on_event: &mut dyn FnMut(Event)) -> Reading {
-        let values = self.outcome(finish, on_event);
-        if values.is_ok() && !self.done {
-            on_event(Event::Done);
-        }
-        Reading { values, listed_events: None, labelled: None, agree: None }
+    /// Whether an object stands in an input, white space and the kind of quotation marks aside.
+    fn is_quotation(&self, found: &Found) -> bool {
+        let words = squeeze(&self.text[found.span.clone()]);
+        self.inputs.iter().any(|input| squeeze(input).contains(&words))
     }
 
-    fn outcome(&mut self, finish: Finish, on_event: &mut dyn FnMut(Event)) -> Result<Values, Unscored> {
-        let end = self.text.len();
+    /// Whether an input states the same score in words (`Score: 4`).
+    fn is_stated_in_input(&self, value: Result<u32, Reason>) -> bool {
+        let name = &self.format.name;
+        let states = |input: &str| {
+            find_name(name, input).any(|at| {
+                let line = input[at..].lines().next().unwrap_or_default();
+                let stated = value_behind(name, line, Separator::Needed);
+                stated.is_some_and(|stated| read_number(stated, self.format.range()) == value)
+            })
+        };
+        self.inputs.iter().any(|input| states(input))
+    }
+
+    /// Ends the answer.
+    pub fn finish(mut self, finish: Finish, on_event: &mut dyn FnMut(Event)) -> Reading {
+        let found = self.outcome(finish, on_event);
+        if found.is_ok() && !self.done {
+            on_event(Event::Done);
+        }
+        let span = found.as_ref().ok().map(|found| [found.span.start, found.span.end]);
+        let values = found.and_then(|found| match found.value {
+            Ok(score) => Ok(Values::Score { score, reason: found.reason }),
+            Err(reason) => Err(Unscored::at(reason, self.explain(reason), found.span)),
+        });
+        Reading { values, span, listed_events: None, labelled: None, agree: None }
+    }
+
+    fn outcome(&mut self, finish: Finish, on_event: &mut dyn FnMut(Event)) -> Result<Found, Unscored> {
         if !self.done {
-            let truncated = |detail: &str| Err(Unscored::at(Reason::Truncated, detail, end..end));
-            if finish == Finish::Length {
-                return truncated("the token limit ended the answer before the verdict was complete");
-            }
-            match self.state.clone() {
-                State::Thought => return truncated("the answer ends inside a thought"),
-                State::Str { .. } => return truncated("the answer ends inside a string"),
-                State::MayEnd { start, end, key: false, .. } | State::MayBeKey { start, end, .. } => {
-                    self.valued(start, end, true, on_event);
-                }
-                State::BareValue(start) => self.valued(start, end, false, on_event),
-                State::Value if self.is_score_key() => self.valued(end, end, false, on_event),
-                State::Prose => self.line(self.line_start..end, on_event),
-                _ => {}
-            }
-            self.at = end.saturating_sub(1);
-            while let Some(object) = self.objects.pop() {
-                let depth = self.objects.len();
-                self.note(object, depth);
-                if depth == 0 {
-                    self.settle(on_event);
-                }
-            }
+            self.end(finish, on_event)?;
         }
-        if let Some(verdict) = self.verdict.take() {
-            return match verdict.value {
-                Ok(score) => Ok(Values::Score { score, reason: verdict.reason }),
-                Err(reason) => Err(Unscored::at(reason, self.explain(reason), verdict.span)),
-            };
+        let mut quoted = None;
+        // The last verdict that is no quotation counts; one without a reason that is the whole answer is none, since
+        // anybody could write down all of those.
+        let whole = self.found.len() == 1 && self.lines.is_empty();
+        while let Some(found) = self.found.pop() {
+            let rest = [&self.text[self.start..found.span.start], &self.text[found.span.end..]];
+            let alone = whole && found.reason.is_none() && rest.iter().all(|text| is_bare(text));
+            if self.done || alone || !self.is_quotation(&found) {
+                return self.agreeing(found);
+            }
+            quoted.get_or_insert(found.span);
         }
-        if let Some((first, span)) = self.lines.first().cloned() {
-            let same = self.lines.iter().all(|(other, _)| *other == first);
-            return match first {
-                Ok(score) if same => Ok(Values::Score { score, reason: None }),
-                Err(reason) if same => Err(Unscored::at(reason, self.explain(reason), span)),
-                _ => Err(Unscored::at(Reason::Contradictory, self.explain(Reason::Contradictory), span)),
-            };
+        let stated: Vec<Found> = std::mem::take(&mut self.lines);
+        let alone = stated.len() == 1 && self.text[self.start..].trim().len() <= stated[0].span.len();
+        let (own, in_input): (Vec<Found>, Vec<Found>) =
+            stated.into_iter().partition(|found| alone || !self.is_stated_in_input(found.value));
+        if let Some(first) = own.first().cloned() {
+            let same = own.iter().all(|other| other.value == first.value);
+            return if same { Ok(first) } else { Ok(Found { value: Err(Reason::Contradictory), ..first }) };
         }
-        if let Some(span) = self.quoted.take() {
+        if let Some(span) = quoted.or(in_input.into_iter().next().map(|found| found.span)) {
             return Err(Unscored::at(Reason::OnlyQuoted, self.explain(Reason::OnlyQuoted), span));
         }
+        let all = self.start..self.text.len();
         if self.text[self.start..].lines().all(|line| line.trim().is_empty() || is_fence(line)) {
-            return Err(Unscored::new(Reason::EmptyAnswer, "the answer is empty"));
+            return Err(Unscored::at(Reason::EmptyAnswer, "the answer is empty", all));
         }
         let detail = format!("the answer has no `{}`", self.format.spec.key);
-        Err(Unscored::new(Reason::MissingMetric, detail))
+        Err(Unscored::at(Reason::MissingMetric, detail, all))
+    }
+
+    /// An object's score counts, unless a line behind it says something else.
+    fn agreeing(&self, found: Found) -> Result<Found, Unscored> {
+        let differs = |line: &&Found| {
+            let behind = line.span.start >= found.span.end;
+            behind && line.value.is_ok() && line.value != found.value && !self.is_stated_in_input(line.value)
+        };
+        match self.lines.iter().find(differs).filter(|_| found.value.is_ok()) {
+            Some(_) => Ok(Found { value: Err(Reason::Contradictory), ..found }),
+            None => Ok(found),
+        }
+    }
+
+    /// The end of an answer that did not end by itself.
+    fn end(&mut self, finish: Finish, on_event: &mut dyn FnMut(Event)) -> Result<(), Unscored> {
+        let end = self.text.len();
+        let truncated = |detail: &str| Err(Unscored::at(Reason::Truncated, detail, end..end));
+        if finish == Finish::Length {
+            return truncated("the token limit ended the answer before the verdict was complete");
+        }
+        match self.state {
+            State::Thought => return truncated("the answer ends inside a thought"),
+            State::Str { .. } => return truncated("the answer ends inside a string"),
+            State::MayEnd { start, end, key: false, .. } | State::MayBeKey { start, end, .. } => {
+                self.valued(start, end, true, on_event);
+            }
+            State::BareValue { start, .. } => self.valued(start, end, false, on_event),
+            State::Value if self.is_score_key() => self.valued(end, end, false, on_event),
+            State::Prose => self.line(self.line_start..end, on_event),
+            _ => {}
+        }
+        self.at = end.saturating_sub(1);
+        while !self.objects.is_empty() {
+            self.close(on_event);
+        }
+        Ok(())
     }
 
     fn explain(&self, reason: Reason) -> String {
         let ScoreSpec { key, min, max, .. } = &self.format.spec;
         match reason {
             Reason::OutOfRange => format!("`{key}` is outside {min} to {max}"),
-            Reason::Contradictory => format!("`{key}` is given twice with different values"),
+            Reason::Contradictory => format!("`{key}` is given more than once with different values"),
             Reason::TemplateEcho => format!("`{key}` repeats the template"),
-            Reason::OnlyQuoted => "the only verdict stands word for word in the input".to_owned(),
+            Reason::OnlyQuoted => "the only verdict stands in the input".to_owned(),
             _ => format!("the value of `{key}` cannot be read as one whole number"),
         }
     }
+}
+
+/// The score of a complete object: its own, or that of the object that it wraps.
+fn found_in(object: Open, end: usize) -> Option<Found> {
+    let Some((value, _)) = object.scores.first().cloned() else {
+        // Beside other keys, an object without a reason may be about anything (`"rubric": {"score": 4}`).
+        return object.nested.filter(|nested| object.keys == 1 || nested.reason.is_some());
+    };
+    let same = object.scores.iter().all(|(other, _)| *other == value);
+    let value = if same { value } else { Err(Reason::Contradictory) };
+    Some(Found { value, reason: object.reason, span: object.start..end })
 }
 
 fn is_quote(c: char) -> bool {
@@ -565,21 +654,15 @@ fn closes(quote: char, c: char) -> bool {
     }
 }
 
-/// Whether nothing but fences, an opening bracket and white space stands before an object.
-fn is_bare(before: &str) -> bool {
-    before
-        .lines()
-        .all(|line| is_fence(line) || line.chars().all(|c| c.is_whitespace() || matches!(c, '[' | '\u{feff}')))
+/// Whether a text is nothing but fences and white space.
+fn is_bare(text: &str) -> bool {
+    text.lines().all(|line| is_fence(line) || line.chars().all(|c| c.is_whitespace() || c == '\u{feff}'))
 }
 
-/// Whether a `>` ends a closing tag.
-fn ends_thought(text: &str) -> bool {
-    text.ends_with("</think>") || text.ends_with("</thinking>")
-}
-
-/// `[2, 3]`: a list with more than one value.
-fn several(raw: &str) -> bool {
-    raw.trim_start().starts_with('[') && raw.contains(',') && !raw.trim_end().ends_with(",]")
+/// A text without white space and escapes, and with one kind of quotation marks.
+fn squeeze(text: &str) -> String {
+    let kept = text.chars().filter(|c| !c.is_whitespace() && *c != '\\');
+    kept.map(|c| if is_quote(c) { '"' } else { c }).collect()
 }
 
 /// A string's text without its escapes; what is no valid escape stays as it is.

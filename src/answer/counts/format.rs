@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::answer::Section;
 use crate::answer::labels::LabelWords;
 use crate::answer::markup::{FirstLetters, Name, trim_emphasis_start};
+use crate::answer::number::{Range, read_number};
+use crate::answer::statement::{Separator, find_name, value_at_start, value_behind};
 use crate::task::{CountSpec, CountsSpec};
 
 /// A `counts` format, prepared for reading.
@@ -14,7 +16,6 @@ pub struct CountsFormat {
     heading_letters: FirstLetters,
     pub(super) labels: LabelWords,
     pub(super) metrics: Vec<Metric>,
-    metric_letters: FirstLetters,
 }
 
 #[derive(Debug, Clone)]
@@ -40,19 +41,15 @@ impl CountsFormat {
             .flat_map(|(names, section)| names.iter().map(|name| (Name::new(name), *section)))
             .collect();
         let labels = LabelWords::new(&spec.labels, spec.flag.as_deref());
-        let metrics: Vec<Metric> = spec
-            .counts
-            .iter()
-            .map(|count| Metric {
-                name: Name::new(&count.name),
-                shared_name: count.name.as_str().into(),
-                label: count.label.as_deref().and_then(|label| labels.position(label)),
-                spec: count.clone(),
-            })
-            .collect();
+        let metrics = spec.counts.iter().map(|count| Metric {
+            name: Name::new(&count.name),
+            shared_name: count.name.as_str().into(),
+            label: count.label.as_deref().and_then(|label| labels.position(label)),
+            spec: count.clone(),
+        });
+        let metrics = metrics.collect();
         let heading_letters = FirstLetters::of(headings.iter().map(|(name, _)| name));
-        let metric_letters = FirstLetters::of(metrics.iter().map(|metric| &metric.name));
-        Self { headings, heading_letters, labels, metrics, metric_letters }
+        Self { headings, heading_letters, labels, metrics }
     }
 
     /// The section that a line opens, and the words behind its heading.
@@ -70,27 +67,52 @@ impl CountsFormat {
             if after.is_empty() {
                 return Some((*section, ""));
             }
-            after.strip_prefix([':', '：']).map(|content| (*section, trim_emphasis_start(content)))
+            if let Some(content) = after.strip_prefix([':', '：']) {
+                return Some((*section, trim_emphasis_start(content)));
+            }
+            // `FINAL METRICS - HALLUCINATION_COUNT: 1`
+            let content = trim_emphasis_start(after.strip_prefix(['-', '–', '—'])?);
+            self.metric(content).is_some().then_some((*section, content))
         })
     }
 
     /// The metric that a line states, and the text of its value.
     pub(super) fn metric<'t>(&self, words: &'t str) -> Option<(usize, &'t str)> {
-        let words = words.trim_start_matches(['{', ' ']);
-        let (words, quote) = match words.strip_prefix(['"', '“', '\'']) {
-            Some(inside) => (inside, true),
-            None => (words, false),
-        };
-        if !self.metric_letters.may_start(words) {
-            return None;
-        }
         self.metrics.iter().enumerate().find_map(|(index, metric)| {
-            let mut after = metric.name.strip(words)?;
-            if quote {
-                after = after.strip_prefix(['"', '”', '\''])?;
-            }
-            value_text(after).map(|value| (index, value))
+            value_at_start(&metric.name, words, Separator::Optional).map(|value| (index, value))
         })
+    }
+
+    /// Where the next metric is stated in the middle of a text, and which: one pass up to the first.
+    pub(super) fn find_metric(&self, text: &str) -> Option<(usize, usize)> {
+        let mut inside_word = false;
+        for (at, c) in text.char_indices() {
+            if !inside_word {
+                let stated = |metric: &Metric| {
+                    metric.name.starts_with(c) && value_behind(&metric.name, &text[at..], Separator::Needed).is_some()
+                };
+                if let Some(index) = self.metrics.iter().position(stated) {
+                    return Some((at, index));
+                }
+            }
+            inside_word = c.is_alphanumeric() || c == '_';
+        }
+        None
+    }
+
+    /// Every metric with a number that a text states, wherever it stands: what a caption could make a judge repeat.
+    pub(super) fn statements(&self, text: &str) -> Vec<(usize, u32)> {
+        let mut statements = Vec::new();
+        for (index, metric) in self.metrics.iter().enumerate() {
+            for at in find_name(&metric.name, text) {
+                let line = text[at..].lines().next().unwrap_or_default();
+                let value = value_behind(&metric.name, line, Separator::Optional);
+                if let Some(Ok(number)) = value.map(|value| read_number(value, Range::Count)) {
+                    statements.push((index, number));
+                }
+            }
+        }
+        statements
     }
 }
 
@@ -102,31 +124,4 @@ fn strip_step(words: &str) -> &str {
     after.trim_start_matches(|c: char| {
         c.is_whitespace() || c.is_ascii_digit() || matches!(c, '-' | '–' | '—' | ':' | '.' | '*' | '_')
     })
-}
-
-/// The text of a metric's value, behind its separator; `None` if the line is prose.
-fn value_text(after: &str) -> Option<&str> {
-    if let Some(cell) = after.trim_start_matches(['*', '_', '`', ' ', '\t']).strip_prefix('|') {
-        return Some(cell);
-    }
-    let trimmed = trim_emphasis_start(after);
-    if let Some(value) = trimmed.strip_prefix([':', '：', '=', '→']) {
-        let value = trim_emphasis_start(value);
-        return Some(value.strip_prefix(['=', ':']).unwrap_or(value));
-    }
-    if trimmed.is_empty() {
-        return Some("");
-    }
-    if let Some(value) = trimmed.strip_prefix("is ").or_else(|| trimmed.strip_prefix("IS ")) {
-        return Some(value);
-    }
-    for dash in ['-', '–', '—'] {
-        if let Some(value) = trimmed.strip_prefix(dash) {
-            // `NAME - 3` is a separator; `NAME -3` may be a negative number, and is read as one.
-            return Some(if value.starts_with([' ', '\t']) { value } else { trimmed });
-        }
-    }
-    let is_value =
-        trimmed.starts_with(|c: char| c.is_ascii_digit() || ('０'..='９').contains(&c) || c == '[' || c == '(');
-    (is_value && trimmed.len() < after.len()).then_some(trimmed)
 }

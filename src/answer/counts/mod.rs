@@ -3,71 +3,51 @@
 //! Invariant: all decisions are made on whole lines, so pieces of any size give the same reading; and an early end is
 //! only taken when the judge's own labels confirm the numbers.
 
+mod finals;
 mod format;
 mod outcome;
 
 pub use format::CountsFormat;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::labels::{Decision, Label};
 use super::markup::{Lead, is_fence, lead, quotation_after, trim_emphasis_end};
-use super::number::{self, read_number};
+use super::number::{self, read_lone_number, read_number};
 use super::{CountFrom, Event, Finish, Reading, Reason, Section, Values, thought};
-
-/// The values of one final section.
-#[derive(Debug, Clone, Default)]
-struct Finals {
-    values: Vec<Option<Stated>>,
-}
-
-#[derive(Debug, Clone)]
-struct Stated {
-    value: Result<u32, Reason>,
-    span: Range<usize>,
-    contradicted: bool,
-}
-
-impl Finals {
-    fn state(&mut self, index: usize, value: Result<u32, Reason>, span: Range<usize>) {
-        if self.values.len() <= index {
-            self.values.resize(index + 1, None);
-        }
-        let slot = &mut self.values[index];
-        match slot {
-            Some(stated) if stated.value == value => {}
-            Some(stated) => {
-                stated.contradicted = true;
-                stated.span.end = span.end;
-            }
-            None => *slot = Some(Stated { value, span, contradicted: false }),
-        }
-    }
-
-    fn get(&self, index: usize) -> Option<&Stated> {
-        self.values.get(index).and_then(Option::as_ref)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.values.iter().all(Option::is_none)
-    }
-}
+use finals::{Chosen, Finals, choose};
 
 /// The events that the answer lists.
 #[derive(Debug, Clone, Default)]
 struct Listed {
     seen: bool,
+    /// The section has words in it.
+    words: bool,
     numbered: u32,
     bullets: u32,
     none: bool,
 }
 
 impl Listed {
+    fn items(&self) -> u32 {
+        if self.numbered > 0 { self.numbered } else { self.bullets }
+    }
+
+    /// How many events are listed; unknown without a list, or with words that are no list.
     fn count(&self) -> Option<u32> {
-        let items = if self.numbered > 0 { self.numbered } else { self.bullets };
-        self.seen.then_some(if self.none && items <= 1 { 0 } else { items })
+        match self.items() {
+            1 if self.none => Some(0),
+            0 if self.none || self.seen && !self.words => Some(0),
+            0 => None,
+            items => Some(items),
+        }
+    }
+
+    /// Whether the list itself says how many there are; an empty section may only not have been filled yet.
+    fn is_explicit(&self) -> bool {
+        self.items() > 0 || self.none
     }
 }
 
@@ -84,6 +64,9 @@ struct Labelled {
 pub struct CountsReader<'a> {
     format: &'a CountsFormat,
     count_from: CountFrom,
+    inputs: Vec<&'a str>,
+    /// What the inputs state themselves; looked for when the answer states something.
+    forged: Option<Vec<(usize, u32)>>,
     line: String,
     offset: usize,
     thinking: bool,
@@ -91,22 +74,26 @@ pub struct CountsReader<'a> {
     section: Section,
     listed: Listed,
     labelled: Vec<Labelled>,
+    by_number: HashMap<u32, usize>,
     current: Option<usize>,
-    finals: Option<Finals>,
+    sections: Vec<Finals>,
     loose: Finals,
-    quoted: Finals,
+    /// A metric whose value may stand on the next line.
     waiting: Option<(usize, bool, Range<usize>)>,
     in_quotation: bool,
     echo: Option<Range<usize>>,
+    stated: bool,
     done: bool,
 }
 
 impl<'a> CountsReader<'a> {
-    /// A reader for one answer.
-    pub fn new(format: &'a CountsFormat, count_from: CountFrom) -> Self {
+    /// A reader for one answer; `inputs` are the texts that the judge was shown.
+    pub fn new(format: &'a CountsFormat, count_from: CountFrom, inputs: Vec<&'a str>) -> Self {
         Self {
             format,
             count_from,
+            inputs,
+            forged: None,
             line: String::with_capacity(256),
             offset: 0,
             thinking: false,
@@ -114,13 +101,14 @@ impl<'a> CountsReader<'a> {
             section: Section::Preamble,
             listed: Listed::default(),
             labelled: Vec::new(),
+            by_number: HashMap::new(),
             current: None,
-            finals: None,
+            sections: Vec::new(),
             loose: Finals::default(),
-            quoted: Finals::default(),
             waiting: None,
             in_quotation: false,
             echo: None,
+            stated: false,
             done: false,
         }
     }
@@ -153,26 +141,33 @@ impl<'a> CountsReader<'a> {
         if !self.done {
             let line = std::mem::take(&mut self.line);
             // The last line of a cut-off answer may be half a number.
-            if finish != Finish::Length {
+            if finish == Finish::Length {
+                self.offset += line.len();
+            } else {
                 self.take_line(&line, on_event);
                 self.settle_waiting(on_event);
-            } else {
-                self.offset += line.len();
             }
         }
         let counted = self.labelled_counts();
-        let agree = match (&counted, self.chosen()) {
-            (Some(counted), Some(finals)) => Some(self.agrees(finals, counted)),
-            _ => None,
+        let chosen = choose(&self.sections, &self.loose, counted.as_deref());
+        let (agree, span) = match (chosen, &counted) {
+            (Chosen::One(finals), Some(counted)) => (Some(finals.equals(counted)), finals.span()),
+            (Chosen::One(finals), None) => (None, finals.span()),
+            _ => (None, None),
         };
         let labelled: Option<BTreeMap<String, u32>> =
             counted.map(|counts| self.names().map(str::to_owned).zip(counts).collect());
-        let outcome = self.outcome(finish, labelled.as_ref());
-        let agree = agree.filter(|_| outcome.is_ok());
-        if outcome.is_ok() && !self.done {
+        let values = self.outcome(finish, chosen, labelled.as_ref());
+        if values.is_ok() && !self.done {
             on_event(Event::Done);
         }
-        Reading { values: outcome.map(Values::Counts), listed_events: self.listed.count(), labelled, agree }
+        Reading {
+            agree: agree.filter(|_| values.is_ok()),
+            values: values.map(Values::Counts),
+            span: span.map(|span| [span.start, span.end]),
+            listed_events: self.listed.count(),
+            labelled,
+        }
     }
 
     fn take_line(&mut self, text: &str, on_event: &mut dyn FnMut(Event)) {
@@ -182,20 +177,20 @@ impl<'a> CountsReader<'a> {
         if text.is_empty() {
             return;
         }
-        let (text, start) = match self.skip_thought(text, start) {
-            Some(rest) => rest,
-            None => return,
-        };
+        let Some((text, start)) = self.skip_thought(text, start) else { return };
         if text.trim().is_empty() || is_fence(text) {
             return;
         }
         self.blank = false;
         let lead = lead(text);
+        // A new item ends a quotation that was only never closed.
+        if !lead.quoted && (lead.number.is_some() || event_number(lead.words).is_some()) {
+            self.in_quotation = false;
+        }
         let quoted = lead.quoted || self.in_quotation;
         self.in_quotation = quotation_after(text, self.in_quotation);
-        let span = start..start + text.len();
-        self.words(lead, quoted, span.clone(), on_event);
-        if !self.done && self.confirmed() {
+        self.words(lead, quoted, start..start + text.len(), on_event);
+        if std::mem::take(&mut self.stated) && self.confirmed() {
             self.done = true;
             on_event(Event::Done);
         }
@@ -203,7 +198,7 @@ impl<'a> CountsReader<'a> {
 
     /// What is left of a line when thoughts are taken out of it.
     fn skip_thought<'t>(&mut self, text: &'t str, start: usize) -> Option<(&'t str, usize)> {
-        if self.blank && !self.thinking && thought::opens(text).is_some() {
+        if self.blank && !self.thinking && thought::opens(text) {
             self.thinking = true;
         }
         if self.thinking {
@@ -211,86 +206,94 @@ impl<'a> CountsReader<'a> {
             self.thinking = false;
             return Some((&text[end..], start + end));
         }
-        if let Some(rest) = thought::starts_with_close(text) {
-            self.forget();
-            return Some((rest, start + text.len() - rest.len()));
+        match thought::closes(text) {
+            // A tag that stands in the input may be quoted from there.
+            Some(end) if !self.inputs.iter().any(|input| thought::closes(input).is_some()) => {
+                self.forget();
+                Some((&text[end..], start + end))
+            }
+            _ => Some((text, start)),
         }
-        Some((text, start))
     }
 
     /// All before was a thought that the chat template had opened.
     fn forget(&mut self) {
-        let offset = self.offset;
-        *self = Self { offset, ..Self::new(self.format, self.count_from) };
+        let (offset, inputs) = (self.offset, std::mem::take(&mut self.inputs));
+        *self = Self { offset, ..Self::new(self.format, self.count_from, inputs) };
     }
 
-    fn words(&mut self, lead: Lead<'_>, quoted: bool, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
-        if let Some((section, content)) = self.format.heading(lead.words) {
+    /// Reads a line: headings and metrics at its start, one after the other, then what is left.
+    fn words(&mut self, mut lead: Lead<'_>, quoted: bool, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
+        loop {
+            if let Some((section, content)) = self.format.heading(lead.words) {
+                self.settle_waiting(on_event);
+                if quoted && section != Section::Final {
+                    return;
+                }
+                self.enter(section, on_event);
+                if content.is_empty() {
+                    return;
+                }
+                lead = super::markup::lead(content);
+                continue;
+            }
+            let Some((index, value)) = self.format.metric(lead.words) else { break };
             self.settle_waiting(on_event);
-            if quoted && section != Section::Final {
+            // `TOTAL_OMISSION_COUNT: 2, INSERTED_OMISSION_COUNT: 1`
+            let next = self.format.find_metric(value).map_or(value.len(), |(at, _)| at);
+            match read_number(&value[..next], number::Range::Count) {
+                Err(Reason::MissingMetric) => self.waiting = Some((index, quoted, span.clone())),
+                read => self.state(index, read, quoted, span.clone(), on_event),
+            }
+            if next == value.len() {
                 return;
             }
-            self.enter(section, quoted, on_event);
-            if !content.is_empty() {
-                self.words(super::markup::lead(content), quoted, span, on_event);
-            }
-            return;
-        }
-        if let Some((index, value)) = self.format.metric(lead.words) {
-            self.settle_waiting(on_event);
-            match read_number(value, number::Range::Count) {
-                Err(Reason::MissingMetric) => self.waiting = Some((index, quoted, span)),
-                read => {
-                    self.state(index, read, quoted, span.clone(), on_event);
-                    // `TOTAL_OMISSION_COUNT: 2, INSERTED_OMISSION_COUNT: 1`
-                    if let Some((_, next)) = value.split_once([',', ';', '|'])
-                        && self.format.metric(next.trim_start()).is_some()
-                    {
-                        let next = Lead { words: next.trim_start(), ..lead };
-                        self.words(next, quoted, span, on_event);
-                    }
-                }
-            }
-            return;
+            lead.words = &value[next..];
         }
         if let Some((index, was_quoted, name_span)) = self.waiting.take() {
             let value = match lead.number {
                 Some(number) if lead.words.is_empty() => Ok(number),
-                _ => read_number(lead.words, number::Range::Count),
+                Some(_) => Err(Reason::NotANumber),
+                None => read_lone_number(lead.words, number::Range::Count),
             };
             self.state(index, value, quoted || was_quoted, name_span.start..span.end, on_event);
-            return;
-        }
-        if !quoted {
+        } else if !quoted {
             self.content(lead, span, on_event);
         }
     }
 
-    fn enter(&mut self, section: Section, quoted: bool, on_event: &mut dyn FnMut(Event)) {
+    fn enter(&mut self, section: Section, on_event: &mut dyn FnMut(Event)) {
         self.section = section;
         match section {
             Section::Events => {
-                self.current = None;
                 self.listed = Listed { seen: true, ..Listed::default() };
                 self.echo = None;
-                self.labelled.clear();
+                self.forget_labels();
                 self.void_finals();
             }
             Section::Labels => {
-                self.current = None;
-                self.labelled.clear();
+                self.forget_labels();
                 self.void_finals();
             }
-            Section::Final if quoted => self.quoted = Finals::default(),
-            Section::Final => self.finals = Some(Finals::default()),
+            Section::Final => {
+                if self.sections.last().is_none_or(|finals| !finals.is_empty()) {
+                    self.sections.push(Finals::default());
+                }
+            }
             Section::Other | Section::Preamble => {}
         }
         on_event(Event::Section(section));
     }
 
+    fn forget_labels(&mut self) {
+        self.labelled.clear();
+        self.by_number.clear();
+        self.current = None;
+    }
+
     /// What looked like a verdict was a draft or a quotation: the answer goes on.
     fn void_finals(&mut self) {
-        self.finals = None;
+        self.sections.clear();
         self.loose = Finals::default();
     }
 
@@ -302,13 +305,26 @@ impl<'a> CountsReader<'a> {
         span: Range<usize>,
         on_event: &mut dyn FnMut(Event),
     ) {
-        let finals = match (&mut self.finals, quoted) {
-            (_, true) => &mut self.quoted,
-            (Some(finals), false) if self.section == Section::Final => finals,
-            _ => &mut self.loose,
-        };
-        finals.state(index, value, span);
+        let quoted = quoted || value.is_ok_and(|number| self.is_forged(index, number));
+        self.finals().state(index, value, quoted, span);
+        self.stated = true;
         on_event(Event::Metric(Arc::clone(&self.format.metrics[index].shared_name), value));
+    }
+
+    /// Where statements go: the open final section, or those without a heading.
+    fn finals(&mut self) -> &mut Finals {
+        match self.sections.last_mut() {
+            Some(finals) if self.section == Section::Final => finals,
+            _ => &mut self.loose,
+        }
+    }
+
+    /// Whether an input states the same: then the answer may only quote it.
+    fn is_forged(&mut self, index: usize, number: u32) -> bool {
+        let forged = self.forged.get_or_insert_with(|| {
+            self.inputs.iter().flat_map(|input| self.format.statements(input)).collect()
+        });
+        forged.contains(&(index, number))
     }
 
     /// A metric's name without a value on its line or the next one.
@@ -329,12 +345,35 @@ impl<'a> CountsReader<'a> {
                     self.void_finals();
                     self.section = Section::Labels;
                     self.label_line(lead, named, span, on_event);
-                } else if let Some(current) = self.current {
+                    return;
+                }
+                self.correction(lead.words, span);
+                if let Some(current) = self.current {
                     // The rest of an event whose justification quotes a heading.
                     let event = &mut self.labelled[current];
                     event.flag = event.flag.or_else(|| self.format.labels.flag_in(lead.words).0);
                 }
             }
+        }
+    }
+
+    /// `Wait, recounting: HALLUCINATION_COUNT is 3.` behind another number: nobody can say which one is meant.
+    fn correction(&mut self, words: &str, span: Range<usize>) {
+        let mut rest = words;
+        let mut in_quotes = false;
+        while let Some((at, index)) = self.format.find_metric(rest) {
+            in_quotes = quotation_after(&rest[..at], in_quotes);
+            let Some((_, value)) = self.format.metric(&rest[at..]) else { return };
+            // Only the sentence counts: what follows it may be about anything.
+            let sentence = value.split_inclusive(['.', ',', ';']).next().unwrap_or_default();
+            if let Ok(number) = read_number(sentence, number::Range::Count)
+                && !in_quotes
+                && !self.is_forged(index, number)
+                && self.finals().get(index).is_some()
+            {
+                self.finals().state(index, Ok(number), false, span.clone());
+            }
+            rest = value;
         }
     }
 
@@ -348,6 +387,7 @@ impl<'a> CountsReader<'a> {
 
     fn list_line(&mut self, lead: Lead<'_>, named: Option<u32>, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
         let words = trim_emphasis_end(lead.words);
+        self.listed.words = true;
         if is_none(words) {
             self.listed.none = true;
         }
@@ -372,16 +412,16 @@ impl<'a> CountsReader<'a> {
             return;
         }
         let number = named.or(lead.number);
-        let only_bullets = self.labelled.iter().all(|event| event.number.is_none());
         if number.is_some() {
             self.open(number);
-        } else if lead.bullet && only_bullets && decision.label != Label::None {
+        } else if lead.bullet && self.by_number.is_empty() && decision.label != Label::None {
             self.open(None);
         }
         let Some(current) = self.current else { return };
         let event = &mut self.labelled[current];
-        let Decision { label, flag, .. } = decision;
-        let opened_here = number.is_some();
+        let Decision { label, flag, leads, .. } = decision;
+        // The same event again, or a line of its own for the label.
+        let decides = number.is_some() || leads;
         match (event.label, label) {
             (Label::None, found) => {
                 event.label = found;
@@ -390,25 +430,27 @@ impl<'a> CountsReader<'a> {
                     on_event(Event::Label(place, self.format.labels.name(label)));
                 }
             }
-            // The same event again, with another label.
-            (Label::Is(before), Label::Is(now)) if opened_here && before != now => event.label = Label::Conflict,
-            (_, Label::Conflict) if opened_here => event.label = Label::Conflict,
+            (Label::Is(before), Label::Is(now)) if decides && before != now => event.label = Label::Conflict,
+            (_, Label::Conflict) if decides => event.label = Label::Conflict,
             _ => {}
         }
         event.flag = event.flag.or(flag);
     }
 
     fn open(&mut self, number: Option<u32>) {
-        let known = self.labelled.iter().position(|event| number.is_some() && event.number == number);
-        self.current = Some(known.unwrap_or_else(|| {
+        let next = self.labelled.len();
+        let place = number.map_or(next, |number| *self.by_number.entry(number).or_insert(next));
+        if place == next {
             self.labelled.push(Labelled { number, label: Label::None, flag: None });
-            self.labelled.len() - 1
-        }));
+        }
+        self.current = Some(place);
     }
 
     /// The counts by the labels, in the order of the metrics, if every listed event has one.
     fn labelled_counts(&self) -> Option<Vec<u32>> {
-        if self.listed.count()? as usize != self.labelled.len() {
+        let listed = self.listed.count()?;
+        let fits = |event: &Labelled| event.number.is_none_or(|number| (1..=listed).contains(&number));
+        if listed as usize != self.labelled.len() || !self.labelled.iter().all(fits) {
             return None;
         }
         let mut counts = Vec::with_capacity(self.format.metrics.len());
@@ -429,30 +471,20 @@ impl<'a> CountsReader<'a> {
         Some(counts)
     }
 
-    /// The final section that counts.
-    fn chosen(&self) -> Option<&Finals> {
-        let headed = self.finals.as_ref().filter(|finals| !finals.is_empty());
-        headed.or(Some(&self.loose).filter(|loose| !loose.is_empty() && self.finals.is_none())).or_else(|| {
-            let confirmed = self.labelled_counts().is_some_and(|labelled| self.agrees(&self.quoted, &labelled));
-            Some(&self.quoted).filter(|quoted| !quoted.is_empty() && confirmed)
-        })
-    }
-
-    fn agrees(&self, finals: &Finals, labelled: &[u32]) -> bool {
-        labelled.iter().enumerate().all(|(index, count)| {
-            finals.get(index).is_some_and(|stated| !stated.contradicted && stated.value == Ok(*count))
-        })
-    }
-
     /// Whether the last needed metric is there and the labels say the same.
     fn confirmed(&self) -> bool {
+        let Some(finals) = self.sections.last() else { return false };
         self.section == Section::Final
             && self.waiting.is_none()
             && self.echo.is_none()
-            && self.finals.as_ref().is_some_and(|finals| {
-                let all = (0..self.format.metrics.len()).all(|index| finals.get(index).is_some());
-                all && self.labelled_counts().is_some_and(|labelled| self.agrees(finals, &labelled))
-            })
+            && self.listed.is_explicit()
+            && !finals.is_quoted()
+            && (0..self.format.metrics.len()).all(|index| finals.get(index).is_some())
+            && self.labelled_counts().is_some_and(|counts| finals.equals(&counts))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.format.metrics.iter().map(|metric| metric.spec.name.as_str())
     }
 }
 
@@ -478,8 +510,9 @@ fn event_number(words: &str) -> Option<u32> {
 fn is_none(words: &str) -> bool {
     let words = words.trim_matches(|c: char| !c.is_alphanumeric());
     let starts = |with: &str| words.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
-    ["none", "n/a", "na", "nothing", "empty"].iter().any(|none| words.eq_ignore_ascii_case(none))
-        || ["no event", "no concrete event", "no extracted event", "none "].iter().any(|none| starts(none))
+    let whole = ["none", "n/a", "na", "nothing", "empty", "none found", "none extracted", "none identified"];
+    whole.iter().any(|none| words.eq_ignore_ascii_case(none))
+        || ["no event", "no concrete event", "no extracted event", "none ("].iter().any(|none| starts(none))
 }
 
 /// `[Extracted event 1]`: the template's own words.

@@ -2,68 +2,72 @@
 
 use std::collections::BTreeMap;
 
-use super::{CountsReader, Finals};
+use super::CountsReader;
+use super::finals::{Chosen, Finals};
 use crate::answer::{CountFrom, Finish, Reason, Unscored};
 
 impl CountsReader<'_> {
     pub(super) fn outcome(
         &self,
         finish: Finish,
+        chosen: Chosen<'_>,
         labelled: Option<&BTreeMap<String, u32>>,
     ) -> Result<BTreeMap<String, u32>, Unscored> {
+        let end = self.offset..self.offset;
         if finish == Finish::Length && !self.done {
-            return Err(truncated("the token limit ended the answer before the last metric", self.offset));
+            let detail = "the token limit ended the answer before the last metric";
+            return Err(Unscored::at(Reason::Truncated, detail, end));
         }
         if self.thinking {
-            return Err(truncated("the answer ends inside a thought", self.offset));
+            return Err(Unscored::at(Reason::Truncated, "the answer ends inside a thought", end));
         }
         if self.blank {
-            return Err(Unscored::new(Reason::EmptyAnswer, "the answer is empty"));
+            return Err(Unscored::at(Reason::EmptyAnswer, "the answer is empty", 0..self.offset));
         }
         if let Some(span) = &self.echo {
             let detail = "the answer repeats the template where a decision should stand";
             return Err(Unscored::at(Reason::TemplateEcho, detail, span.clone()));
         }
+        let incomplete =
+            || Unscored::at(Reason::LabelsIncomplete, "not every listed event has a label", 0..self.offset);
         if self.count_from == CountFrom::Labels {
             return labelled.cloned().ok_or_else(incomplete);
         }
-        let Some(finals) = self.chosen() else {
-            return Err(self.nothing_stated());
-        };
+        let finals = self.section_that_counts(chosen)?;
         let counts = self.stated_counts(finals)?;
         self.check_bounds(&counts, finals)?;
         if self.count_from == CountFrom::Agreeing {
             let labelled = labelled.ok_or_else(incomplete)?;
             if labelled != &counts {
                 let detail = format!("stated {}, labelled {}", list(&counts), list(labelled));
-                return Err(Unscored::new(Reason::LabelsDisagree, detail));
+                return Err(Unscored::at(Reason::LabelsDisagree, detail, finals.span().unwrap_or_default()));
             }
         }
         Ok(counts)
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.format.metrics.iter().map(|metric| metric.spec.name.as_str())
-    }
-
-    fn nothing_stated(&self) -> Unscored {
-        let quoted = self.quoted.values.iter().flatten().next();
-        if let Some(stated) = quoted {
-            let detail = "the only verdict stands inside a quotation";
-            return Unscored::at(Reason::OnlyQuoted, detail, stated.span.clone());
+    fn section_that_counts<'f>(&self, chosen: Chosen<'f>) -> Result<&'f Finals, Unscored> {
+        match chosen {
+            Chosen::One(finals) => Ok(finals),
+            Chosen::Quoted(finals) => {
+                let detail = "the only verdict may be a quotation of the input, and the labels do not confirm it";
+                Err(Unscored::at(Reason::OnlyQuoted, detail, finals.span().unwrap_or_default()))
+            }
+            Chosen::Nothing => {
+                let names: Vec<&str> = self.names().collect();
+                let detail = format!("the answer does not state {}", names.join(", "));
+                Err(Unscored::at(Reason::MissingMetric, detail, 0..self.offset))
+            }
         }
-        let names: Vec<&str> = self.names().collect();
-        Unscored::new(Reason::MissingMetric, format!("the answer does not state {}", names.join(", ")))
     }
 
     fn stated_counts(&self, finals: &Finals) -> Result<BTreeMap<String, u32>, Unscored> {
         let mut counts = BTreeMap::new();
         let mut contradiction = None;
-        for (index, metric) in self.format.metrics.iter().enumerate() {
-            let name = &metric.spec.name;
+        for (index, name) in self.names().enumerate() {
             let Some(stated) = finals.get(index) else {
                 let detail = format!("the final section does not state {name}");
-                return Err(Unscored::new(Reason::MissingMetric, detail));
+                return Err(Unscored::at(Reason::MissingMetric, detail, finals.span().unwrap_or_default()));
             };
             match stated.value {
                 _ if stated.contradicted => {
@@ -71,7 +75,7 @@ impl CountsReader<'_> {
                     contradiction = Some(Unscored::at(Reason::Contradictory, detail, stated.span.clone()));
                 }
                 Ok(value) => {
-                    counts.insert(name.clone(), value);
+                    counts.insert(name.to_owned(), value);
                 }
                 Err(reason) => {
                     let detail = format!("the value of {name} cannot be read as one whole number");
@@ -102,14 +106,6 @@ impl CountsReader<'_> {
         }
         Ok(())
     }
-}
-
-fn truncated(detail: &str, end: usize) -> Unscored {
-    Unscored::at(Reason::Truncated, detail, end..end)
-}
-
-fn incomplete() -> Unscored {
-    Unscored::new(Reason::LabelsIncomplete, "not every listed event has a label")
 }
 
 fn list(counts: &BTreeMap<String, u32>) -> String {
