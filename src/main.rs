@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use capjudge::cli::{Cli, exit_code};
+use capjudge::cli::{Cli, exit_code, say};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -10,12 +10,9 @@ fn main() -> ExitCode {
     match cli.run() {
         Ok(end) => end.into(),
         Err(error) => {
-            // `{:#}` also shows the cause: the file, the field, what the system said.
-            let code = exit_code(&error);
-            if code != 0 {
-                eprintln!("capjudge: {error:#}");
-            }
-            ExitCode::from(code)
+            // Not `{:#}`: every error tells its own cause already.
+            say(&format!("capjudge: {error}"));
+            ExitCode::from(exit_code(&error))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use capjudge::answer::Reason;
-use capjudge::metrics::{Bootstrap, Disagreements, Facts, MetricSummary, Numbers, SystemSummary, Tally};
+use capjudge::metrics::{Bin, Bootstrap, Disagreements, Facts, MetricSummary, Numbers, SystemSummary, Tally};
 use capjudge::task::{Better, Catalog};
 use capjudge::verdict::Events;
 
@@ -246,7 +246,7 @@ fn assert_metric(task: &str, got: &MetricSummary, expected: &Expected) {
     assert!(close(got.low, only) && close(got.high, only), "interval: {got:?}, not {only:?}");
     let histogram = (task == "score").then(|| {
         let occurs = |score: u32| values.iter().filter(|value| **value == f64::from(score)).count() as u64;
-        (0..=4).map(|score| (score.to_string(), occurs(score))).collect::<BTreeMap<_, _>>()
+        (0..=4).map(|score| Bin { value: f64::from(score), count: occurs(score) }).collect::<Vec<_>>()
     });
     assert_eq!(got.histogram, histogram, "histogram: {got:?}");
 }

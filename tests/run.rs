@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::workspace::{Workspace, answer, public_data, record};
+use crate::workspace::{Ran, Workspace, answer, public_data, record};
 
 const RUN: &str = "run --task hallucination --data data.jsonl --judge scripted:answers.jsonl --out out";
 
@@ -113,7 +113,7 @@ fn a_failing_record_is_unscored_and_the_run_goes_on() {
             json!({"id": "last", "answer": answer(0)}),
         ],
     );
-    let ran = workspace.run(&format!("{RUN} --max-unscored 80%")).exits(0).prints("28.5%");
+    let ran = workspace.run(&format!("{RUN} --max-unscored 80%")).exits(0).prints("2 of 7 ┆    28.5% ┆");
     assert!(ran.stdout.contains("unscored, left out of every mean"), "{}", ran.stdout);
     let reasons: Vec<String> = workspace
         .lines("out/verdicts.jsonl")
@@ -403,4 +403,137 @@ fn help_shows_examples_and_completions_know_the_verbs() {
         workspace.run(&format!("completions {shell}")).exits(0).prints("summarize");
     }
     workspace.run("--help").exits(0).prints("Exit codes").prints("130");
+}
+
+// Output that nobody reads
+
+/// The end of a pipe whose reader has gone.
+fn nobody() -> std::process::Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// A data set with one good record and two bad ones, and answers that cannot be read.
+fn hopeless() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write_lines("data.jsonl", &[record("a", "x", "c"), record("b", "x", ""), record("c", "x", "")]);
+    workspace.write_lines("answers.jsonl", &[json!({"id": "a", "answer": "no idea"})]);
+    workspace
+}
+
+#[test]
+fn a_closed_stderr_keeps_the_exit_code() {
+    let workspace = hopeless();
+    workspace.write_lines("good.jsonl", &[record("a", "x", "c")]);
+    let codes = [("validate good.jsonl", 0), ("validate data.jsonl", 2), ("validate gone.jsonl", 1), (RUN, 3)];
+    for (words, code) in codes {
+        let output = workspace.command(words).stderr(nobody()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words}");
+    }
+}
+
+#[test]
+fn a_closed_stdout_keeps_the_exit_code() {
+    let workspace = hopeless();
+    for (words, code, said) in [
+        (RUN, 3, "3 of 3 records are unscored"),
+        ("validate data.jsonl", 2, "3 records, 2 problems"),
+        ("validate data.jsonl --json", 2, "3 records, 2 problems"),
+        ("summarize out", 0, ""),
+        ("schema record", 0, ""),
+    ] {
+        let output = workspace.command(words).stdout(nobody()).output().unwrap();
+        Ran::from(output).exits(code).says(said);
+    }
+}
+
+#[test]
+fn an_error_is_said_once() {
+    let workspace = three_records();
+    workspace.run(RUN).exits(0);
+    for (words, file) in [
+        ("validate gone.jsonl", "gone.jsonl"),
+        ("summarize out --out gone/table.md", "gone/table.md"),
+        ("judge --task hallucination --judge scripted:answers.jsonl --record gone.json", "gone.json"),
+    ] {
+        let said = workspace.run(words).exits(1).says(&format!("{file}: ")).stderr;
+        assert_eq!(said.matches("(os error").count(), 1, "{said}");
+    }
+}
+
+// Tables
+
+#[test]
+fn every_metric_with_caption_types_has_its_table() {
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example");
+    let workspace = Workspace::new();
+    let mut command = workspace.command("run --task score --out out --data");
+    command.arg(example.join("captions.jsonl")).arg("--judge");
+    command.arg(format!("scripted:{}", example.join("answers.jsonl").display()));
+    let ran = Ran::from(command.output().unwrap()).exits(0).prints("6 of 6 ┆     100% ┆");
+    for name in ["score", "raw_score"] {
+        assert_eq!(ran.stdout.matches(&format!(", {name} by caption type")).count(), 1, "{}", ran.stdout);
+    }
+    workspace.run("summarize out --format markdown").exits(0).prints(", raw_score by caption type");
+}
+
+#[test]
+fn a_histogram_has_every_value_of_every_system_in_the_order_of_numbers() {
+    let workspace = three_records();
+    let declaration = workspace.run("prompts show hallucination --declaration").stdout;
+    let metric = "[[metrics]]\nname = \"counts\"\nbetter = \"lower\"\nkind = \"mean\"\nof = \"HALLUCINATION_COUNT\"\n\
+                  histogram = true\nabout = \"how many\"\n";
+    workspace.write("my/counted.toml", &format!("{declaration}\n{metric}"));
+    workspace.write("my/counted.txt", &workspace.run("prompts show hallucination").stdout);
+    let metrics = |count: u32| format!("FINAL METRICS:\n- HALLUCINATION_COUNT: {count}\n");
+    let answers = [("a", 2), ("b", 1), ("c", 10)].map(|(id, count)| json!({"id": id, "answer": metrics(count)}));
+    workspace.write_lines("answers.jsonl", &answers);
+    let ran = workspace.run(&format!("{} --prompts my", RUN.replace("hallucination", "counted"))).exits(0);
+    let ran = ran.prints("│ system ┆ metric ┆ 1 ┆ 2 ┆ 10 │").prints("│ x      ┆ counts ┆ 1 ┆ 1 ┆  0 │");
+    ran.prints("│ y      ┆ counts ┆ 0 ┆ 0 ┆  1 │");
+}
+
+#[test]
+fn no_text_from_data_reaches_a_table_with_control_characters() {
+    let workspace = Workspace::new();
+    let mut evil = record("a", "e\u{1b}[2J\r\n|x", "c");
+    evil["caption_type"] = json!("brief");
+    evil["reference"] = json!("c");
+    workspace.write_lines("data.jsonl", &[evil]);
+    workspace
+        .write_lines("an\u{7}swers.jsonl", &[json!({"id": "a", "answer": "{\"score\": 3, \"reason\": \"fine\"}"})]);
+    let run = RUN.replace("hallucination", "score").replace("answers", "an\u{7}swers");
+    let table = workspace.run(&run).exits(0).prints("e\u{fffd}[2J\u{fffd}\u{fffd}|x").prints("an\u{fffd}swers").stdout;
+    let markdown = workspace.run("summarize out --format markdown").exits(0).prints("an\u{fffd}swers").stdout;
+    let csv = workspace.run("summarize out --format csv").exits(0).prints("\"e\u{fffd}[2J\u{fffd}\n|x\"").stdout;
+    for text in [table, markdown, csv] {
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
+}
+
+// Input that is not what it should be
+
+#[test]
+fn a_record_may_have_a_byte_order_mark_and_16_mib() {
+    let workspace = Workspace::new();
+    workspace.write_lines("answers.jsonl", &[json!({"id": "a", "answer": answer(1)})]);
+    let judge = "judge --task hallucination --judge scripted:answers.jsonl --record record.json";
+    let text = record("a", "s", "c").to_string();
+    workspace.write("record.json", &format!("\u{feff}{text}"));
+    workspace.run(judge).exits(0).prints("HALLUCINATION_COUNT: 1");
+    let path = workspace.write("record.json", &(text.clone() + &" ".repeat((16 << 20) - text.len())));
+    workspace.run(judge).exits(0);
+    workspace.write("record.json", &(text.clone() + &" ".repeat((16 << 20) + 1 - text.len())));
+    workspace.run(judge).exits(2).says("record.json: larger than 16 MiB");
+    let mut from_stdin = workspace.command(&judge.replace("record.json", "-"));
+    let output = from_stdin.stdin(std::fs::File::open(path).unwrap()).output().unwrap();
+    Ran::from(output).exits(2).says("standard input: larger than 16 MiB");
+}
+
+#[test]
+fn validate_knows_a_compressed_file() {
+    let workspace = Workspace::new();
+    std::fs::write(workspace.path("data.jsonl.gz"), b"\x1f\x8b\x08\0\0").unwrap();
+    workspace.run("validate data.jsonl.gz").exits(2).prints("data.jsonl.gz:1: compressed with gzip");
 }

@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand};
 
 use super::End;
 use super::exit::Usage;
-use super::output::write;
+use super::output::{say, write};
 use crate::dataset::import::{Captions, Import, Missing, Options, anycapeval, dream1k, noah};
 
 const EXAMPLES: &str = "\
@@ -115,9 +115,9 @@ impl Args {
         }
         write(&text, common.out.as_deref())?;
         for note in notes {
-            eprintln!("note: {note}");
+            say(&format!("note: {note}"));
         }
-        eprintln!("{} records of {}", records.len(), common.system);
+        say(&format!("{} records of {}", records.len(), common.system));
         Ok(End::Done)
     }
 }

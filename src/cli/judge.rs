@@ -1,17 +1,17 @@
 //! `capjudge judge`: one caption, from flags.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
 
 use super::End;
 use super::exit::Usage;
-use super::output::{print, printable};
+use super::output::{print, printable_lines};
 use crate::answer::CountFrom;
 use crate::dataset::{Entry, Record};
 use crate::run::{Setting, judge_record};
@@ -24,17 +24,20 @@ Examples:
     --caption 'A dog catches a ball.' --event 'A dog runs' --event 'The dog catches a ball'
   capjudge judge --task score --judge scripted:answers.jsonl --record record.json --json";
 
+/// The largest record that is read: one record, not a data set named by mistake.
+const RECORD_BYTES: u64 = 16 << 20;
+
 /// Flags of `judge`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The judge prompt: hallucination, omission, score, or one of --prompts
+    /// The task: hallucination, omission, score, or one of --prompts
     #[arg(long)]
     task: String,
     /// Who judges: scripted:FILE replays recorded answers
     #[arg(long)]
     judge: String,
-    /// A record as JSON instead of the flags below; - reads standard input
+    /// A record as JSON (up to 16 MiB) instead of the flags below; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["caption", "event", "inserted_index", "caption_type",
         "reference", "length_rule", "video", "id", "system"])]
     record: Option<PathBuf>,
@@ -92,25 +95,18 @@ impl Args {
         let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), entry, &AtomicBool::new(false))? else {
             bail!("interrupted");
         };
-        let text =
-            if self.json { serde_json::to_string_pretty(&verdict)? + "\n" } else { printable(&describe(&verdict)) };
+        let text = if self.json {
+            serde_json::to_string_pretty(&verdict)? + "\n"
+        } else {
+            printable_lines(&describe(&verdict))
+        };
         print(&text)?;
         Ok(if verdict.is_unscored() { End::TooManyUnscored } else { End::Done })
     }
 
     fn record(&self) -> Result<Record> {
         let fields: Map<String, Value> = match &self.record {
-            Some(path) => {
-                let text = if path == Path::new("-") {
-                    let mut text = String::new();
-                    io::stdin().read_to_string(&mut text).map(|_| text)
-                } else {
-                    fs::read_to_string(path)
-                };
-                let text = text.with_context(|| path.display().to_string())?;
-                serde_json::from_str(&text)
-                    .map_err(|error| Usage(format!("{}: not a record ({error})", path.display())))?
-            }
+            Some(path) => read_record(path)?,
             None => {
                 let events: Vec<Value> = self.event.iter().map(|text| json!({"caption": text})).collect();
                 let fields = [
@@ -132,6 +128,27 @@ impl Args {
             Usage(format!("the record is not valid:\n  {}", list.join("\n  "))).into()
         })
     }
+}
+
+/// The fields of a record in a file, or in standard input.
+fn read_record(path: &Path) -> Result<Map<String, Value>> {
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let mut bytes = Vec::new();
+    // One byte past the limit tells too large; a file's own size would not, where the file is a pipe or a device.
+    let read = if is_stdin {
+        io::stdin().lock().take(RECORD_BYTES + 1).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(RECORD_BYTES + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| anyhow!("{name}: {error}"))?;
+    if bytes.len() as u64 > RECORD_BYTES {
+        let limit = RECORD_BYTES >> 20;
+        let what = format!("{name}: larger than {limit} MiB, the limit of a record; capjudge run judges a data set");
+        return Err(Usage(what).into());
+    }
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    serde_json::from_slice(text).map_err(|error| Usage(format!("{name}: not a record ({error})")).into())
 }
 
 /// The verdict in a few lines.

@@ -16,6 +16,7 @@ mod summarize;
 mod validate;
 
 pub use exit::{End, exit_code};
+pub use output::say;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -1,28 +1,38 @@
-//! Where results go: standard output, or a whole file.
+//! Where results go: standard output, or a whole file; and where remarks go.
+//!
+//! Invariant: a reader that has gone away changes nothing but what it reads. The verb goes on to its own exit code.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 
+use crate::report::printable;
 use crate::run::write_atomic;
 
-/// Writes text to standard output; a closed pipe is an error of its own kind, not a panic.
-pub fn print(text: &str) -> io::Result<()> {
+/// Writes text to standard output. A closed pipe is no failure: nobody is listening.
+pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(anyhow!("standard output: {error}")),
+        _ => Ok(()),
+    }
 }
 
-/// Text from data, fit for a terminal: it must not move the cursor.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+/// Writes a line to standard error, if anybody is listening. It may quote data, so it is made fit for a terminal.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable_lines(text));
+}
+
+/// Text of several lines from data, fit for a terminal.
+pub fn printable_lines(text: &str) -> String {
+    printable(text, &['\n'])
 }
 
 /// Writes text to a file, whole or not at all, or to standard output.
 pub fn write(text: &str, file: Option<&Path>) -> Result<()> {
     match file {
-        Some(path) => write_atomic(path, text.as_bytes()).with_context(|| path.display().to_string()),
-        None => Ok(print(text)?),
+        Some(path) => write_atomic(path, text.as_bytes()).map_err(|error| anyhow!("{}: {error}", path.display())),
+        None => print(text),
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::output::say;
 use crate::run::Progress;
 
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
@@ -40,7 +41,7 @@ impl Bar {
     fn line(&mut self, text: &str) {
         if !self.quiet && self.bar.is_hidden() && self.last_line.elapsed() >= BETWEEN_LINES {
             self.last_line = Instant::now();
-            eprintln!("{text}");
+            say(text);
         }
     }
 }
@@ -82,7 +83,7 @@ impl Progress for Bar {
     }
 
     fn note(&mut self, text: &str) {
-        self.bar.suspend(|| eprintln!("note: {text}"));
+        self.bar.suspend(|| say(&format!("note: {text}")));
     }
 }
 

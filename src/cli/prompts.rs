@@ -35,7 +35,7 @@ enum Verb {
     List,
     /// A task's template, its declaration, or the prompt for a record
     Show {
-        /// The task
+        /// The task: hallucination, omission, score, or one of --prompts
         task: String,
         /// Show the declaration instead of the template
         #[arg(long, conflicts_with = "data")]

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use clap::Args as ClapArgs;
 
 use super::End;
-use super::output::print;
+use super::output::{print, say};
 use super::progress::Bar;
 use crate::answer::CountFrom;
 use crate::dataset::Limits;
@@ -32,7 +32,7 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The judge prompt: hallucination, omission, score, or one of --prompts
+    /// The task: hallucination, omission, score, or one of --prompts
     #[arg(long)]
     task: String,
     /// The data set, JSON Lines (capjudge schema record)
@@ -115,9 +115,9 @@ impl Args {
         let summary = match end? {
             RunEnd::Complete(summary) => summary,
             RunEnd::Interrupted { stored, records } => {
-                eprintln!(
+                say(&format!(
                     "interrupted: {stored} of {records} verdicts are stored; the same command goes on from there"
-                );
+                ));
                 return Ok(End::Interrupted);
             }
         };
@@ -125,13 +125,13 @@ impl Args {
         let records = summary.records;
         if !self.quiet {
             print(&render(&Summary { schema_version: 1, runs: vec![summary] }, ReportFormat::Table))?;
-            eprintln!("verdicts and summary are in {}", plan.out.display());
+            say(&format!("verdicts and summary are in {}", plan.out.display()));
         }
         if self.max_unscored.exceeded(unscored, records) {
-            eprintln!(
+            say(&format!(
                 "capjudge: {unscored} of {records} records are unscored, more than --max-unscored allows; \
                  verdicts.jsonl has the reason of each, --retry-unscored judges them again"
-            );
+            ));
             return Ok(End::TooManyUnscored);
         }
         Ok(End::Done)
@@ -147,6 +147,6 @@ fn listen_for_interrupt() -> Result<Arc<AtomicBool>> {
             std::process::exit(130);
         }
     })
-    .context("cannot listen for Ctrl-C")?;
+    .map_err(|error| anyhow!("cannot listen for Ctrl-C: {error}"))?;
     Ok(interrupt)
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args as ClapArgs;
 
 use super::End;
-use super::output::write;
+use super::output::{say, write};
 use crate::metrics::{Bootstrap, Summary};
 use crate::report::{ReportFormat, render};
 use crate::run::summarize;
@@ -46,7 +46,7 @@ impl Args {
             let (mut summary, incomplete) = summarize(folder, bootstrap)?;
             if let Some(incomplete) = incomplete {
                 let (folder, missing) = (folder.display(), incomplete.records);
-                eprintln!("note: {folder} is not complete: {missing} records have no verdict yet");
+                say(&format!("note: {folder} is not complete: {missing} records have no verdict yet"));
             }
             if self.runs.len() > 1 {
                 summary.run = Some(folder.display().to_string());

@@ -1,7 +1,8 @@
 //! `capjudge validate`: every problem of a data set, not only the first.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -9,7 +10,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::End;
-use super::output::printable;
+use super::output::{print, printable_lines, say};
 use crate::dataset::{DataError, Entry, IdDigest, Limits, Problem, ProblemKind, RecordReader, check};
 use crate::task::{Catalog, Task};
 
@@ -24,7 +25,7 @@ Examples:
 pub struct Args {
     /// The data set, JSON Lines
     data: PathBuf,
-    /// Check for what this task needs; give it once for each task
+    /// The task: hallucination, omission, score, or one of --prompts; give it once for each whose needs are checked
     #[arg(long)]
     task: Vec<String>,
     /// A folder with tasks of your own (NAME.toml + NAME.txt)
@@ -44,7 +45,11 @@ impl Args {
         let catalog = Catalog::load(self.prompts.as_deref())?;
         let tasks = self.task.iter().map(|name| catalog.get(name)).collect::<Result<Vec<&Task>, _>>()?;
         let folder = self.data.parent().unwrap_or(Path::new(""));
-        let mut printer = Printer { path: &self.data, json: self.json, problems: 0, out: io::stdout().lock() };
+        let mut printer = Printer { path: &self.data, json: self.json, problems: 0 };
+        if is_gzip(&self.data) {
+            printer.line_problem(1, "compressed with gzip; unpack it first (gunzip)")?;
+            return Ok(End::Invalid);
+        }
         let mut first_lines: HashMap<IdDigest, u32> = HashMap::new();
         let mut records: u64 = 0;
         for entry in RecordReader::open(&self.data, Limits { line_bytes: self.max_line_bytes })? {
@@ -68,7 +73,7 @@ impl Args {
             if let Some(missing) = unneeded_video(&entry, &tasks, folder) {
                 let (path, line, missing) = (self.data.display(), entry.line, missing.display());
                 let warning = format!("{path}:{line}: warning: video names {missing}, which does not exist");
-                eprintln!("{}; no task here shows frames, so it is not needed", printable(&warning));
+                say(&format!("{warning}; no task here shows frames, so it is not needed"));
             }
         }
         let problems = printer.problems;
@@ -76,9 +81,17 @@ impl Args {
             printer.line_problem(1, "no records; a data set has one JSON object a line")?;
             return Ok(End::Invalid);
         }
-        eprintln!("{}: {records} records, {problems} problems", self.data.display());
+        say(&format!("{}: {records} records, {problems} problems", self.data.display()));
         Ok(if problems == 0 { End::Done } else { End::Invalid })
     }
+}
+
+/// Whether a file starts as gzip does. A pipe is not looked into: what is read from it is gone.
+fn is_gzip(path: &Path) -> bool {
+    let mut start = [0; 2];
+    path.is_file()
+        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
+        && start == [0x1f, 0x8b]
 }
 
 fn problems(entry: &Entry, tasks: &[&Task], folder: &Path) -> Vec<Problem> {
@@ -117,30 +130,29 @@ struct Printer<'a> {
     path: &'a Path,
     json: bool,
     problems: u64,
-    out: io::StdoutLock<'static>,
 }
 
 impl Printer<'_> {
-    fn problem(&mut self, entry: &Entry, field: &str, what: &str, remedy: &str) -> io::Result<()> {
+    fn problem(&mut self, entry: &Entry, field: &str, what: &str, remedy: &str) -> Result<()> {
         self.problems += 1;
         let (path, line) = (self.path.display(), entry.line);
         if self.json {
             let file = path.to_string();
             let problem =
                 json!({"file": file, "line": line, "id": entry.id, "field": field, "what": what, "remedy": remedy});
-            writeln!(self.out, "{problem}")
+            print(&format!("{problem}\n"))
         } else {
-            writeln!(self.out, "{}", printable(&format!("{path}:{line}: {field} {what}; {remedy}")))
+            print(&printable_lines(&format!("{path}:{line}: {field} {what}; {remedy}\n")))
         }
     }
 
-    fn line_problem(&mut self, line: u64, what: &str) -> io::Result<()> {
+    fn line_problem(&mut self, line: u64, what: &str) -> Result<()> {
         self.problems += 1;
         let path = self.path.display();
         if self.json {
-            writeln!(self.out, "{}", json!({"file": path.to_string(), "line": line, "what": what}))
+            print(&format!("{}\n", json!({"file": path.to_string(), "line": line, "what": what})))
         } else {
-            writeln!(self.out, "{}", printable(&format!("{path}:{line}: {what}")))
+            print(&printable_lines(&format!("{path}:{line}: {what}\n")))
         }
     }
 }

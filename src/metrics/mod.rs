@@ -12,5 +12,5 @@ mod tally;
 pub use bootstrap::Bootstrap;
 pub use facts::{Facts, Numbers, value};
 pub use sample::Sample;
-pub use summary::{Disagreements, MetricSummary, RunSummary, Summary, SystemSummary};
+pub use summary::{Bin, Disagreements, MetricSummary, RunSummary, Summary, SystemSummary};
 pub use tally::Tally;

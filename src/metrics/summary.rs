@@ -93,9 +93,18 @@ pub struct MetricSummary {
     pub low: Option<f64>,
     /// The upper end of the 95% interval.
     pub high: Option<f64>,
-    /// How often each value occurs.
+    /// How often each value occurs, ascending; on a scale of up to 101 scores, also those that do not occur.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub histogram: Option<BTreeMap<String, u64>>,
+    pub histogram: Option<Vec<Bin>>,
+}
+
+/// One value of a histogram. A list of these keeps the order of numbers, which names in an object (1, 10, 2) would not.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bin {
+    /// The value.
+    pub value: f64,
+    /// How often it occurs.
+    pub count: u64,
 }
 
 /// part / whole, and 0 of nothing.

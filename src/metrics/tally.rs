@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::facts::{Facts, Numbers, value};
-use super::summary::{Disagreements, MetricSummary, SystemSummary, share};
+use super::summary::{Bin, Disagreements, MetricSummary, SystemSummary, share};
 use super::{Bootstrap, Sample};
 use crate::task::{AnswerSpec, Better, Formula, MetricSpec, Task};
+
+/// The longest scale, from its first score to its last, whose scores are listed where they do not occur: a task may
+/// declare one that would not fit in memory.
+const LISTED_SCALE: u32 = 100;
 
 /// Verdicts of one task, counted by system.
 #[derive(Debug, Clone)]
@@ -141,13 +145,17 @@ impl<'a> Tally<'a> {
     }
 
     /// How often each value occurs; for a score, also those that do not.
-    fn histogram(&self, sample: &Sample) -> BTreeMap<String, u64> {
-        let mut histogram = BTreeMap::new();
-        if let AnswerSpec::JsonScore(spec) = &self.task.spec.answer {
-            histogram.extend((spec.min..=spec.max).map(|score| (score.to_string(), 0)));
+    fn histogram(&self, sample: &Sample) -> Vec<Bin> {
+        let mut bins: Vec<Bin> = sample.iter().map(|(value, count)| Bin { value, count }).collect();
+        if let AnswerSpec::JsonScore(spec) = &self.task.spec.answer
+            && spec.max.saturating_sub(spec.min) <= LISTED_SCALE
+        {
+            bins.extend((spec.min..=spec.max).map(|score| Bin { value: f64::from(score), count: 0 }));
+            // A stable sort: the count that was taken stands before the 0, and stays.
+            bins.sort_by(|a, b| a.value.total_cmp(&b.value));
+            bins.dedup_by_key(|bin| bin.value);
         }
-        histogram.extend(sample.iter().map(|(value, count)| (value.to_string(), count)));
-        histogram
+        bins
     }
 }
 

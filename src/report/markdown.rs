@@ -27,5 +27,5 @@ fn row(cells: &[String]) -> String {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('|', "\\|").replace(['\n', '\r'], " ")
+    text.replace('\\', "\\\\").replace('|', "\\|")
 }

@@ -1,11 +1,14 @@
 //! A summary, for people and for programs: one exporter a file.
 //!
-//! Invariant: every mean stands with its n, its coverage and its interval; no exporter shows a number without them.
+//! Invariant: every mean stands with its n, its coverage and its interval; no exporter shows a number without them. No
+//! name, title or note in a table can move a terminal's cursor, whatever the data says.
 
 mod csv;
 mod json;
 mod markdown;
 mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
 
@@ -34,6 +37,11 @@ pub fn render(summary: &Summary, format: ReportFormat) -> String {
     }
 }
 
+/// Text from data, fit for a terminal: control characters become U+FFFD, except those that are `kept`.
+pub(crate) fn printable(text: &str, kept: &[char]) -> String {
+    text.chars().map(|c| if c.is_control() && !kept.contains(&c) { '\u{fffd}' } else { c }).collect()
+}
+
 /// One table of a report: systems down, metrics across.
 struct Grid {
     title: String,
@@ -50,7 +58,20 @@ fn grids(summary: &Summary) -> Vec<Grid> {
         grids.extend(by_caption_type(run));
         grids.extend(histogram(run));
     }
-    grids
+    grids.into_iter().map(Grid::printable).collect()
+}
+
+impl Grid {
+    /// All of its text made printable: any of it may come from data.
+    fn printable(self) -> Self {
+        let all = |texts: Vec<String>| texts.iter().map(|text| printable(text, &[])).collect::<Vec<_>>();
+        Self {
+            title: printable(&self.title, &[]),
+            header: all(self.header),
+            rows: self.rows.into_iter().map(all).collect(),
+            notes: all(self.notes),
+        }
+    }
 }
 
 fn title(run: &RunSummary, what: &str) -> String {
@@ -66,7 +87,8 @@ fn overview(run: &RunSummary) -> Grid {
         .systems
         .iter()
         .map(|system| {
-            let mut row = vec![system_name(system), system.records.to_string(), percent(system.coverage)];
+            let n = format!("{} of {}", system.scored, system.records);
+            let mut row = vec![system_name(system), n, percent(system.coverage)];
             row.extend(overall(system).map(|metric| cell(metric, system.scored)));
             row
         })
@@ -74,46 +96,50 @@ fn overview(run: &RunSummary) -> Grid {
     Grid { title: title(run, ""), header, rows, notes: notes(run) }
 }
 
-fn by_caption_type(run: &RunSummary) -> Option<Grid> {
-    let name = &run.systems.iter().flat_map(|s| &s.metrics).find(|metric| metric.caption_type.is_some())?.name;
-    let typed = |system: &'_ SystemSummary| -> Vec<MetricSummary> {
-        system.metrics.iter().filter(|m| &m.name == name && m.caption_type.is_some()).cloned().collect()
+/// A table for each metric that has caption types.
+fn by_caption_type(run: &RunSummary) -> Vec<Grid> {
+    let typed = |system: &SystemSummary, name: &str| -> BTreeMap<String, String> {
+        let metrics = system.metrics.iter().filter(|metric| metric.name == name);
+        metrics.filter_map(|metric| Some((metric.caption_type.clone()?, typed_cell(metric)))).collect()
     };
-    let mut types: Vec<String> =
-        run.systems.iter().flat_map(|system| typed(system).into_iter().filter_map(|m| m.caption_type)).collect();
-    types.sort();
-    types.dedup();
-    let mut header = vec!["system".to_owned()];
-    header.extend(types.iter().cloned());
-    let rows = run
-        .systems
-        .iter()
-        .map(|system| {
-            let metrics = typed(system);
+    let mut grids = Vec::new();
+    for (name, _) in metric_names(run) {
+        let types: BTreeSet<String> = run.systems.iter().flat_map(|system| typed(system, &name).into_keys()).collect();
+        if types.is_empty() {
+            continue;
+        }
+        let mut header = vec!["system".to_owned()];
+        header.extend(types.iter().cloned());
+        let mut rows = Vec::new();
+        for system in &run.systems {
+            let cells = typed(system, &name);
             let mut row = vec![system_name(system)];
-            row.extend(types.iter().map(|caption_type| {
-                let found = metrics.iter().find(|metric| metric.caption_type.as_ref() == Some(caption_type));
-                found.map_or("-".to_owned(), |metric| {
-                    format!("{} (n {} of {})", cell(metric, metric.n), metric.n, metric.records)
-                })
-            }));
-            row
-        })
-        .collect();
-    Some(Grid { title: title(run, &format!(", {name} by caption type")), header, rows, notes: Vec::new() })
+            row.extend(types.iter().map(|caption_type| cells.get(caption_type).map_or("-", String::as_str).to_owned()));
+            rows.push(row);
+        }
+        grids.push(Grid { title: title(run, &format!(", {name} by caption type")), header, rows, notes: Vec::new() });
+    }
+    grids
 }
 
+/// The columns are the values of all systems: one without an 8 has 0 of them, and hides nobody else's.
 fn histogram(run: &RunSummary) -> Option<Grid> {
-    let first = run.systems.iter().flat_map(|s| &s.metrics).find(|metric| metric.histogram.is_some())?;
-    let values: Vec<String> = first.histogram.as_ref()?.keys().cloned().collect();
-    let mut header = vec!["system".to_owned(), "value".to_owned()];
-    header.extend(values.iter().cloned());
+    let bins = run.systems.iter().flat_map(overall).filter_map(|metric| metric.histogram.as_ref()).flatten();
+    let mut values: Vec<f64> = bins.map(|bin| bin.value).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    if values.is_empty() {
+        return None;
+    }
+    let mut header = vec!["system".to_owned(), "metric".to_owned()];
+    header.extend(values.iter().map(f64::to_string));
     let mut rows = Vec::new();
     for system in &run.systems {
         for metric in overall(system) {
             let Some(histogram) = &metric.histogram else { continue };
             let mut row = vec![system_name(system), metric.name.clone()];
-            row.extend(values.iter().map(|value| histogram.get(value).copied().unwrap_or(0).to_string()));
+            let count = |value: &f64| histogram.iter().find(|bin| bin.value == *value).map_or(0, |bin| bin.count);
+            row.extend(values.iter().map(|value| count(value).to_string()));
             rows.push(row);
         }
     }
@@ -131,6 +157,11 @@ fn metric_names(run: &RunSummary) -> Vec<(String, &'static str)> {
         crate::task::Better::Higher => "↑",
     };
     run.systems.first().map(|s| overall(s).map(|m| (m.name.clone(), arrow(m))).collect()).unwrap_or_default()
+}
+
+/// A cell of a table without a column for n.
+fn typed_cell(metric: &MetricSummary) -> String {
+    format!("{} (n {} of {})", cell(metric, metric.n), metric.n, metric.records)
 }
 
 /// `0.250 [0.100, 0.400]`, with its own n where that is not the system's.
@@ -168,11 +199,7 @@ fn notes(run: &RunSummary) -> Vec<String> {
 }
 
 fn system_name(system: &SystemSummary) -> String {
-    if system.system.is_empty() {
-        return "(no system)".to_owned();
-    }
-    // A name comes from the data: it must not move the terminal's cursor.
-    system.system.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    if system.system.is_empty() { "(no system)".to_owned() } else { system.system.clone() }
 }
 
 fn percent(share: f64) -> String {
