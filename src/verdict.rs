@@ -157,11 +157,10 @@ pub struct Events {
 }
 
 impl Events {
-    fn of(record: Option<&Record>) -> Self {
-        let count = record.map_or(0, |record| record.events.len());
+    fn of(record: &Record) -> Self {
         Self {
-            record: u32::try_from(count).unwrap_or(u32::MAX),
-            inserted: record.is_some_and(|record| record.inserted_index.is_some()),
+            record: u32::try_from(record.events.len()).unwrap_or(u32::MAX),
+            inserted: record.inserted_index.is_some(),
             listed: None,
         }
     }
@@ -170,7 +169,7 @@ impl Events {
 impl Verdict {
     /// The verdict on a record that the judge answered.
     pub fn answered(task: &Task, record: &Record, answer: String, finish: Finish, reading: Reading) -> Self {
-        let mut events = Events::of(Some(record));
+        let mut events = Events::of(record);
         events.listed = reading.listed_events;
         let outcome = match reading.values {
             Err(unscored) => Outcome::Unscored(unscored),
@@ -187,22 +186,16 @@ impl Verdict {
         Self { events, finish: Some(finish), answer: Some(answer), ..Self::about(task, record, outcome) }
     }
 
-    /// The verdict on a record that no answer could be had for.
+    /// The verdict on a record that no answer could be had for. Of a broken record it tells all that could be read, so
+    /// that the record lowers the coverage wherever it would have counted: of its caption type, of inserted events.
     pub fn unanswered(task: &Task, entry: Entry, unscored: Unscored) -> Self {
+        let outcome = Outcome::Unscored(unscored);
         match entry.record {
-            Ok(record) => Self::about(task, &record, Outcome::Unscored(unscored)),
-            Err(_) => Self {
+            Ok(record) => Self::about(task, &record, outcome),
+            Err(broken) => Self {
                 id: entry.id,
                 system: entry.system.unwrap_or_default(),
-                task: task.name.clone(),
-                caption_type: None,
-                attempt: 1,
-                outcome: Outcome::Unscored(unscored),
-                events: Events::of(None),
-                finish: None,
-                answer: None,
-                human: None,
-                extra: Map::new(),
+                ..Self::about(task, &broken.partial, outcome)
             },
         }
     }
@@ -215,7 +208,7 @@ impl Verdict {
             caption_type: caption_type(task, record).map(str::to_owned),
             attempt: 1,
             outcome,
-            events: Events::of(Some(record)),
+            events: Events::of(record),
             finish: None,
             answer: None,
             human: record.human.clone(),
@@ -241,7 +234,7 @@ pub fn problem_to_unscored(problem: &Problem) -> Unscored {
 }
 
 fn caption_type<'a>(task: &'a Task, record: &'a Record) -> Option<&'a str> {
-    let given = record.caption_type.as_deref()?;
+    let given = record.caption_type.as_deref().filter(|text| !text.trim().is_empty())?;
     let known = task.caption_type_placeholder().and_then(|placeholder| canonical(placeholder, given));
     Some(known.unwrap_or(given))
 }
@@ -273,7 +266,8 @@ fn apply_rules(task: &Task, record: &Record, raw_score: u32, reason: Option<Stri
         let Rule::WordCountWithin { percent, caption_types, cap } = rule;
         let applies = caption_types.is_empty()
             || caption_type(task, record).is_some_and(|name| caption_types.iter().any(|wanted| wanted == name));
-        let Some(reference) = record.reference.as_deref().filter(|_| applies) else { continue };
+        let reference = record.reference.as_deref().filter(|text| applies && !text.trim().is_empty());
+        let Some(reference) = reference else { continue };
         let (caption_words, reference_words) = (count(&record.caption), count(reference));
         let kept = within_percent(caption_words, reference_words, *percent);
         if !kept {

@@ -43,6 +43,23 @@ fn noah_joins_recipes_and_results_on_id() {
 }
 
 #[test]
+fn no_field_of_the_source_takes_the_place_of_one_of_ours() {
+    let workspace = Workspace::new();
+    let recipe = json!({"id": "v1", "sentences": ["A man runs."], "caption": "the ground truth", "system": "nobody",
+        "events": [], "video": "gone.mp4", "source_video": "kept", "status": "of the recipe", "duration": 3});
+    workspace.write("recipes.json", &json!([recipe]).to_string());
+    workspace.write("results.json", &json!([{"id": "v1", "caption": "the system's", "status": "ok"}]).to_string());
+    workspace.run(&format!("{NOAH} --out data.jsonl")).exits(0);
+    // A key that was there twice would not pass.
+    workspace.run("validate data.jsonl --task hallucination").exits(0);
+    let wanted = json!({"id": "v1", "system": "m", "caption": "the system's", "events": [{"caption": "A man runs."}],
+        "status": "ok", "duration": 3, "source_caption": "the ground truth", "source_system": "nobody",
+        "source_events": [], "source_video": "kept", "source_source_video": "gone.mp4",
+        "source_status": "of the recipe"});
+    assert_eq!(workspace.lines("data.jsonl"), [wanted]);
+}
+
+#[test]
 fn a_failed_noah_caption_never_becomes_a_perfect_one() {
     let workspace = Workspace::new();
     workspace.write("recipes.json", &json!([{"id": "v1", "sentences": ["A."], "aug_sentences": ["B."]}]).to_string());
@@ -69,11 +86,16 @@ fn noah_files_that_do_not_fit_are_refused_by_name() {
         workspace.write("recipes.json", &json!([recipe]).to_string());
         workspace.run(NOAH).exits(2).says(complaint);
     }
+    let twice = json!([{"id": "v1", "sentences": ["a"]}, {"id": "v1", "sentences": ["b"]}]);
+    workspace.write("recipes.json", &twice.to_string());
+    workspace.run(NOAH).exits(2).says("recipes.json, item 2: id v1 is there twice; keep one item for each id");
     let twice = json!([{"id": "v1", "caption": "c"}, {"id": "v1", "caption": "d"}]);
     workspace.write("results.json", &twice.to_string());
     workspace.run(NOAH).exits(2).says("results.json, item 2: id v1 is there twice");
     workspace.write("results.json", "{not json");
     workspace.run(NOAH).exits(2).says("results.json, item 1: not JSON");
+    std::fs::write(workspace.path("results.json"), b"[\n{\"id\": \"v1\", \"caption\": \"caf\xe9\"}]").unwrap();
+    workspace.run(NOAH).exits(2).says("results.json:2: not UTF-8; save the file as UTF-8");
     workspace.run(&NOAH.replace("results.json", "gone.json")).exits(1).says("gone.json: No such file");
 }
 
@@ -81,7 +103,7 @@ fn noah_files_that_do_not_fit_are_refused_by_name() {
 fn anycapeval_takes_a_string_or_a_list_of_one() {
     let workspace = Workspace::new();
     let item = |id: u32, kind: &str| {
-        json!({"id": id, "video": format!("{id}.mp4"), "restriction": [kind, "needs to be one sentence."],
+        json!({"id": id, "video": format!("{id}.mp4"), "restriction": [kind, "needs to be one sentence."], "width": 640,
             "conversations": [{"from": "human", "value": "Describe."}, {"from": "gpt", "value": "A reference."}]})
     };
     workspace.write_lines("refs.jsonl", &[item(1, "brief"), item(2, "theme"), item(3, "poem")]);
@@ -96,12 +118,31 @@ fn anycapeval_takes_a_string_or_a_list_of_one() {
     let command = "import anycapeval --refs refs.jsonl --responses responses.jsonl --system m --videos clips";
     let found = records(workspace.run(command).exits(0));
     let wanted = json!({"id": "1", "system": "m", "caption": "one", "caption_type": "brief", "reference": "A reference.",
-        "length_rule": "needs to be one sentence.", "video": "clips/1.mp4", "instruction": "Describe."});
+        "length_rule": "needs to be one sentence.", "video": "clips/1.mp4", "instruction": "Describe.", "width": 640});
     assert_eq!(found[0], wanted);
     assert_eq!((&found[1]["caption"], &found[1]["caption_type"]), (&json!("two"), &json!("style")));
     assert_eq!(found[2]["caption"], "");
     workspace.write_lines("responses.jsonl", &[json!({"id": 1, "response": ["one", "two"]})]);
     workspace.run(command).exits(2).says("the caption is a list of 2 items");
+    workspace.write_lines("responses.jsonl", &[json!({"id": 1, "response": "one"})]);
+    workspace.write_lines("refs.jsonl", &[item(1, "brief"), item(1, "poem")]);
+    workspace.run(command).exits(2).says("refs.jsonl, item 2: id 1 is there twice");
+}
+
+#[test]
+fn dream1k_keeps_what_it_does_not_know() {
+    let workspace = Workspace::new();
+    let item = json!({"idx": 7, "vid": 7, "task": "video/caption", "dataset": "DREAM/youtube",
+        "messages": [{"content": [{"reference": "A dog runs."}]}],
+        "extra_info": {"events": ["A dog runs. "], "n_shots": 1, "vid": "inner"}});
+    let command = "import dream1k --refs refs.jsonl --reference-as-caption --system r";
+    workspace.write_lines("refs.jsonl", std::slice::from_ref(&item));
+    let wanted = json!({"id": "7", "system": "r", "caption": "A dog runs.", "reference": "A dog runs.",
+        "events": [{"caption": "A dog runs."}], "vid": 7, "task": "video/caption", "dataset": "DREAM/youtube",
+        "n_shots": 1, "source_vid": "inner"});
+    assert_eq!(records(workspace.run(command).exits(0)), [wanted]);
+    workspace.write_lines("refs.jsonl", &[item.clone(), item]);
+    workspace.run(command).exits(2).says("refs.jsonl, item 2: id 7 is there twice");
 }
 
 #[test]

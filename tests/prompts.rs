@@ -134,23 +134,34 @@ fn nasty_text() -> impl Strategy<Value = String> {
     prop::collection::vec(parts, 1..10).prop_map(|parts| parts.concat())
 }
 
-/// Walks the template and the segments side by side: each value is unchanged and exactly where its placeholder stood.
-fn check_places(task: &Task, record: &Record, values: &[(&str, &str)]) {
-    let prompt = task.prompt(record).unwrap();
-    let mut template = task.template.text();
-    for segment in &prompt.segments {
-        match segment {
-            Segment::Frames => {}
-            Segment::Trusted(text) if template.starts_with(text.as_ref()) => template = &template[text.len()..],
-            Segment::Trusted(text) | Segment::Untrusted(text) => {
-                let (placeholder, value) =
-                    values.iter().find(|(name, _)| template.starts_with(&format!("{{{name}}}"))).unwrap();
-                assert_eq!(text, value);
-                template = &template[placeholder.len() + 2..];
-            }
-        }
+/// Cuts the template by plain search, and asserts that the prompt has these segments and no others: the task's text
+/// trusted, each value as given here where its placeholder stood, the frames at their anchor.
+fn check_places(task: &Task, record: &Record, values: &[(&str, Segment<'_>)]) {
+    let text = task.template.text();
+    let anchor = task.spec.frames.as_ref().map(|frames| text.find(&frames.before).unwrap());
+    let mut cuts: Vec<(usize, usize, Segment<'_>)> = anchor.map(|at| (at, at, Segment::Frames)).into_iter().collect();
+    for (name, value) in values {
+        let slot = format!("{{{name}}}");
+        cuts.extend(text.match_indices(&slot).map(|(at, _)| (at, at + slot.len(), value.clone())));
     }
-    assert_eq!(template, "", "the whole template is used up");
+    cuts.sort_by_key(|(start, end, _)| (*start, *end));
+    let mut wanted = Vec::new();
+    let mut from = 0;
+    for (start, end, segment) in cuts {
+        wanted.extend((from < start).then(|| trusted(&text[from..start])));
+        wanted.push(segment);
+        from = end;
+    }
+    wanted.extend((from < text.len()).then(|| trusted(&text[from..])));
+    assert_eq!(task.prompt(record).unwrap().segments, wanted, "{}", task.name);
+}
+
+fn trusted(text: &str) -> Segment<'_> {
+    Segment::Trusted(text.into())
+}
+
+fn untrusted(text: &str) -> Segment<'_> {
+    Segment::Untrusted(text.into())
 }
 
 proptest! {
@@ -159,18 +170,38 @@ proptest! {
     #[test]
     fn a_value_appears_unchanged_exactly_where_its_placeholder_stood(
         caption in nasty_text(), reference in nasty_text(), event in nasty_text(), visual in nasty_text(),
+        is_inserted in any::<bool>(),
     ) {
         thread_local! { static CATALOG: Catalog = Catalog::built_in().unwrap(); }
         CATALOG.with(|catalog| {
-            let value = json!({"id": "1", "system": "s", "caption": caption, "reference": reference,
-                "caption_type": "poem", "events": [{"caption": format!("e{event}"), "visual": format!("v{visual}")}]});
+            // A blank reference counts as none, and so would a blank event.
+            let (reference, event, visual) = (format!("r{reference}"), format!("e{event}"), format!("v{visual}"));
+            let mut value = json!({"id": "1", "system": "s", "caption": caption, "reference": reference,
+                "caption_type": "Poem", "events": [{"caption": "first"}, {"caption": event, "visual": visual}]});
+            if is_inserted {
+                value["inserted_index"] = json!(1);
+            }
             let record = parse(value);
-            check_places(catalog.get("score").unwrap(), &record,
-                &[("output", &caption), ("reference", &reference), ("caption_type", "poem")]);
-            let block = format!(
-                "Ground Truth Event #1:\nGround Truth Caption: e{event}\n\nSupporting Visual Description:\nv{visual}");
-            check_places(catalog.get("hallucination").unwrap(), &record,
-                &[("GROUND_TRUTH_EVENTS", &block), ("INFERENCE_CAPTION", &caption)]);
+            let inserted = format!("Ground Truth Caption: {event}\n\nSupporting Visual Description:\n{visual}");
+            let events = format!(
+                "Ground Truth Event #1:\nGround Truth Caption: first\n\nGround Truth Event #2:\n{inserted}");
+            check_places(catalog.get("score").unwrap(), &record, &[
+                ("output", untrusted(&caption)), ("reference", untrusted(&reference)),
+                ("caption_type", trusted("poem")),
+            ]);
+            check_places(catalog.get("hallucination").unwrap(), &record, &[
+                ("GROUND_TRUTH_EVENTS", untrusted(&events)), ("INFERENCE_CAPTION", untrusted(&caption)),
+            ]);
+            let (position, inserted) = if is_inserted {
+                (untrusted("2"), untrusted(&inserted))
+            } else {
+                let none = "No event was inserted into this video: INSERTED_OMISSION_COUNT is 0.";
+                (trusted("none"), trusted(none))
+            };
+            check_places(catalog.get("omission").unwrap(), &record, &[
+                ("GROUND_TRUTH_EVENTS", untrusted(&events)), ("INFERENCE_CAPTION", untrusted(&caption)),
+                ("INSERT_POSITION", position), ("INSERTED_EVENT", inserted),
+            ]);
         });
     }
 }

@@ -90,7 +90,8 @@ impl Args {
             Some(path) => path.parent().unwrap_or(Path::new("")).to_owned(),
             None => PathBuf::new(),
         };
-        let entry = Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), record: Ok(record) };
+        let entry =
+            Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), hash: 0, record: Ok(record) };
         let setting = Setting { task, count_from: self.count_from, base: &base };
         let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), entry, &AtomicBool::new(false))? else {
             bail!("interrupted");
@@ -123,8 +124,8 @@ impl Args {
                 fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
             }
         };
-        Record::from_fields(fields).map_err(|problems| {
-            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Record::from_fields(fields).map_err(|broken| {
+            let list: Vec<String> = broken.problems.iter().map(ToString::to_string).collect();
             Usage(format!("the record is not valid:\n  {}", list.join("\n  "))).into()
         })
     }

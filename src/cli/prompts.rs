@@ -97,8 +97,8 @@ fn find_record(data: &std::path::Path, id: Option<&str>) -> Result<crate::datase
     for entry in RecordReader::open(data, Limits::default())? {
         let entry = entry?;
         if id.is_none_or(|id| id == entry.id) {
-            return entry.record.map_err(|problems| {
-                let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return entry.record.map_err(|broken| {
+                let list: Vec<String> = broken.problems.iter().map(ToString::to_string).collect();
                 Usage(format!("{}:{}: {}", data.display(), entry.line, list.join("; "))).into()
             });
         }

@@ -1,6 +1,6 @@
 //! `capjudge validate`: every problem of a data set, not only the first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -94,29 +94,28 @@ fn is_gzip(path: &Path) -> bool {
         && start == [0x1f, 0x8b]
 }
 
+/// All problems of a record: those of its fields, and what the tasks miss in the fields that have none yet.
 fn problems(entry: &Entry, tasks: &[&Task], folder: &Path) -> Vec<Problem> {
-    match &entry.record {
-        Err(problems) => problems.clone(),
-        Ok(record) => {
-            let mut all: Vec<Problem> = Vec::new();
-            for task in tasks {
-                for problem in check(record, task, Some(folder)) {
-                    if !all.contains(&problem) {
-                        all.push(problem);
-                    }
-                }
-            }
-            if tasks.is_empty() && record.caption.trim().is_empty() {
-                all.push(Problem {
-                    kind: ProblemKind::EmptyCaption,
-                    field: "caption".to_owned(),
-                    what: "is empty".to_owned(),
-                    remedy: "an empty caption is not judged".to_owned(),
-                });
-            }
-            all
+    let (record, mut all) = match &entry.record {
+        Ok(record) => (record, Vec::new()),
+        Err(broken) => (&*broken.partial, broken.problems.clone()),
+    };
+    let known: HashSet<String> = all.iter().map(|problem| problem.field.clone()).collect();
+    let mut missed: Vec<Problem> = tasks.iter().flat_map(|task| check(record, task, Some(folder))).collect();
+    if tasks.is_empty() && record.caption.trim().is_empty() {
+        missed.push(Problem {
+            kind: ProblemKind::EmptyCaption,
+            field: "caption".to_owned(),
+            what: "is empty".to_owned(),
+            remedy: "an empty caption is not judged".to_owned(),
+        });
+    }
+    for problem in missed {
+        if !known.contains(&problem.field) && !all.contains(&problem) {
+            all.push(problem);
         }
     }
+    all
 }
 
 /// A video that is named and not there, though no task needs it.

@@ -4,10 +4,10 @@
 //! a data set that validates does not come out unscored for its fields.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Record;
-use crate::prompt::canonical;
+use crate::prompt::{Value, raw_text, value_of};
 use crate::task::{Source, Task};
 
 /// Something wrong with a record.
@@ -66,26 +66,20 @@ pub fn check(record: &Record, task: &Task, videos: Option<&Path>) -> Vec<Problem
         ));
     }
     for (name, placeholder) in &task.spec.placeholders {
-        if placeholder.from == Source::Caption || placeholder.absent.is_some() {
+        if placeholder.from == Source::Caption {
             continue;
         }
         let field = placeholder.from.field();
-        match crate::prompt::value_of(placeholder, record) {
-            None => problems.push(Problem::new(
-                ProblemKind::MissingField,
-                field,
-                format!("is missing, and the task `{}` needs it for {{{name}}}", task.name),
-                "add it to the record",
-            )),
-            Some(crate::prompt::Value::FromRecord(text)) if text.trim().is_empty() => problems.push(Problem::new(
-                ProblemKind::MissingField,
-                field,
-                format!("is empty, and the task `{}` needs it for {{{name}}}", task.name),
-                "fill it in",
-            )),
-            Some(crate::prompt::Value::FromRecord(text))
-                if !placeholder.values.is_empty() && canonical(placeholder, &text).is_none() =>
-            {
+        match value_of(placeholder, record) {
+            None => {
+                let blank = raw_text(&placeholder.from, record).is_some();
+                let (state, remedy) =
+                    if blank { ("is empty", "fill it in") } else { ("is missing", "add it to the record") };
+                let what = format!("{state}, and the task `{}` needs it for {{{name}}}", task.name);
+                problems.push(Problem::new(ProblemKind::MissingField, field, what, remedy));
+            }
+            // A value that is allowed comes as the task's own name for it.
+            Some(Value::FromRecord(text)) if !placeholder.values.is_empty() => {
                 let known = placeholder.values.iter().chain(placeholder.aliases.keys());
                 problems.push(Problem::new(
                     ProblemKind::InvalidRecord,
@@ -97,26 +91,30 @@ pub fn check(record: &Record, task: &Task, videos: Option<&Path>) -> Vec<Problem
             Some(_) => {}
         }
     }
-    if task.sees_frames() {
-        problems.extend(videos.and_then(|base| missing_video(record, task, base)));
+    if let Some(base) = videos.filter(|_| task.sees_frames()) {
+        problems.extend(missing_videos(record, task, base));
     }
     problems
 }
 
-fn missing_video(record: &Record, task: &Task, base: &Path) -> Option<Problem> {
+/// A problem for each file of the video that is not there.
+fn missing_videos(record: &Record, task: &Task, base: &Path) -> Vec<Problem> {
     let Some(video) = &record.video else {
-        return Some(Problem::new(
+        return vec![Problem::new(
             ProblemKind::MissingField,
             "video",
             format!("is missing, and the task `{}` shows frames to the judge", task.name),
             "add the path of the video, of a folder of frames, or a list of images",
-        ));
+        )];
     };
-    let path = video.paths(base).into_iter().find(|path| !path.exists())?;
-    Some(Problem::new(
-        ProblemKind::MissingVideo,
-        "video",
-        format!("names {}, which does not exist", path.display()),
-        "paths are relative to the data file; correct the path or add the file",
-    ))
+    let missing = video.paths(base).into_iter().filter(|path| !path.exists());
+    let problem = |path: PathBuf| {
+        Problem::new(
+            ProblemKind::MissingVideo,
+            "video",
+            format!("names {}, which does not exist", path.display()),
+            "paths are relative to the data file; correct the path or add the file",
+        )
+    };
+    missing.map(problem).collect()
 }

@@ -1,7 +1,7 @@
 //! A data set: JSON Lines, one record a line, read as a stream.
 //!
 //! Invariant: at most one line of the data set is in memory. What is kept of all records is a 16-byte digest of each
-//! id, to find duplicates.
+//! id, to find duplicates, and an 8-byte hash of each line, to notice a file that changes while it is judged.
 
 mod check;
 mod digest;
@@ -13,5 +13,5 @@ mod survey;
 pub use check::{Problem, ProblemKind, check};
 pub use digest::{HashingReader, IdDigest, sha256_file, sha256_text};
 pub use reader::{DataError, Entry, Limits, RecordReader};
-pub use record::{GroundTruthEvent, Record, Video};
+pub use record::{Broken, GroundTruthEvent, Record, Video};
 pub use survey::{Survey, survey};

@@ -1,17 +1,20 @@
 //! Reads a data set line by line.
 //!
-//! Invariant: every error knows its line, and a line that is longer than the limit is never held in memory whole.
+//! Invariant: every error knows its line, and a line that is longer than the limit is never held in memory whole. No
+//! value of a line is dropped unseen: a key that is there twice makes the line an error.
 
+use std::fmt;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::check::Problem;
 use super::digest::HashingReader;
-use super::record::{Record, id_of};
+use super::record::{Broken, Record, id_of};
 
 /// How large an input may be before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +77,11 @@ pub struct Entry {
     pub id: String,
     /// The system, if the record names one.
     pub system: Option<String>,
-    /// The record, or all that is wrong with its fields.
-    pub record: Result<Record, Vec<Problem>>,
+    /// A hash of the line's bytes, its line end included. It is the same in every reading of the same line by one
+    /// process, and by no other: compare it with [`Survey::line_hashes`](super::Survey::line_hashes), do not store it.
+    pub hash: u64,
+    /// The record, or what can be read of it and all that is wrong with its fields.
+    pub record: Result<Record, Broken>,
 }
 
 /// Reads the entries of a data set.
@@ -112,7 +118,7 @@ impl RecordReader {
         loop {
             self.buffer.clear();
             self.line += 1;
-            let limit = self.limits.line_bytes as u64 + 1;
+            let limit = (self.limits.line_bytes as u64).saturating_add(1);
             match self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer) {
                 Err(source) => return Some(Err(DataError::Io { path: self.path.clone(), source })),
                 Ok(0) => return None,
@@ -132,7 +138,9 @@ impl RecordReader {
             if bytes.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let entry = parse(bytes, self.line);
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&self.buffer);
+            let entry = parse(bytes, self.line, hasher.finish());
             return Some(entry.map_err(|what| self.wrong(what)));
         }
     }
@@ -150,13 +158,50 @@ impl Iterator for RecordReader {
     }
 }
 
-fn parse(bytes: &[u8], line: u64) -> Result<Entry, String> {
+fn parse(bytes: &[u8], line: u64, hash: u64) -> Result<Entry, String> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| format!("not UTF-8 at byte {} of the line; save the file as UTF-8", error.valid_up_to()))?;
-    let fields: Map<String, Value> = serde_json::from_str(text)
+    let Object { fields, twice } = serde_json::from_str(text)
         .map_err(|error| format!("not a JSON object ({error}); write one record a line, as a JSON object"))?;
+    if let Some(key) = twice {
+        return Err(format!("key `{}` is there twice; keep the one that is meant", key.escape_debug()));
+    }
     let id =
         id_of(&fields).ok_or("id is missing, empty or not a string; give every record a unique string as its id")?;
     let system = fields.get("system").and_then(Value::as_str).map(str::to_owned);
-    Ok(Entry { line, id, system, record: Record::from_fields(fields) })
+    Ok(Entry { line, id, system, hash, record: Record::from_fields(fields) })
+}
+
+/// A JSON object that remembers a key that was there twice, where a [`Map`] would keep the last value in silence.
+struct Object {
+    fields: Map<String, Value>,
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Object, A::Error> {
+        let mut object = Object { fields: Map::new(), twice: None };
+        while let Some((key, value)) = access.next_entry::<String, Value>()? {
+            if object.fields.contains_key(&key) {
+                object.twice.get_or_insert(key);
+            } else {
+                object.fields.insert(key, value);
+            }
+        }
+        Ok(object)
+    }
 }

@@ -1,7 +1,8 @@
 //! One line of a data set.
 //!
 //! Invariant: parsing a record finds every problem of it, not only the first one, and never fills a hole with a
-//! default: what is not there is `None`, and what is there with the wrong type is a problem.
+//! default: what is not there is `None`, and what is there with the wrong type is a problem. What is left of a record
+//! with problems is a [`Broken`], which no judge is ever asked about.
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use super::check::{Problem, ProblemKind};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Names the record; unique in its data set. A whole number is read as its digits.
+    #[schemars(extend("type" = ["string", "integer"]))]
     pub id: String,
     /// The system (caption model) whose caption it is.
     pub system: String,
@@ -76,40 +78,60 @@ impl Video {
     }
 }
 
+/// A record with problems.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Broken {
+    /// What could be read of it: a field that is wrong or missing is blank, and so is an event that is none, which keeps
+    /// the number of events and the place of the inserted one.
+    pub partial: Box<Record>,
+    /// All that is wrong with its fields; never empty.
+    pub problems: Vec<Problem>,
+}
+
 impl Record {
+    /// The names of the fields above. No key of `extra` may be one of them: written as JSON, it would be there twice.
+    pub const FIELDS: [&str; 10] = [
+        "id",
+        "system",
+        "caption",
+        "events",
+        "inserted_index",
+        "caption_type",
+        "reference",
+        "length_rule",
+        "video",
+        "human",
+    ];
+
     /// The event that was inserted, if one was.
     pub fn inserted_event(&self) -> Option<&GroundTruthEvent> {
         self.inserted_index.and_then(|index| self.events.get(index))
     }
 
     /// Reads a record from the fields of a JSON object, or says all that is wrong with them.
-    pub fn from_fields(fields: Map<String, Value>) -> Result<Self, Vec<Problem>> {
+    pub fn from_fields(fields: Map<String, Value>) -> Result<Self, Broken> {
         let mut fields = Fields { fields, problems: Vec::new() };
         let id = fields.id();
         let system = fields.text("system");
         let caption = fields.text("caption");
         let events = fields.events();
-        let inserted_index = fields.index("inserted_index", events.len());
-        let caption_type = fields.optional_text("caption_type");
-        let reference = fields.optional_text("reference");
-        let length_rule = fields.optional_text("length_rule");
-        let video = fields.video();
-        let human = fields.fields.shift_remove("human").filter(|value| !value.is_null());
-        match (id, system, caption) {
-            (Some(id), Some(system), Some(caption)) if fields.problems.is_empty() => Ok(Self {
-                id,
-                system,
-                caption,
-                events,
-                inserted_index,
-                caption_type,
-                reference,
-                length_rule,
-                video,
-                human,
-                extra: fields.fields,
-            }),
-            _ => Err(fields.problems),
+        let record = Self {
+            id,
+            system,
+            caption,
+            inserted_index: fields.index("inserted_index", events.as_ref().map(Vec::len)),
+            events: events.unwrap_or_default(),
+            caption_type: fields.optional_text("caption_type"),
+            reference: fields.optional_text("reference"),
+            length_rule: fields.optional_text("length_rule"),
+            video: fields.video(),
+            human: fields.take("human"),
+            extra: fields.fields,
+        };
+        if fields.problems.is_empty() {
+            Ok(record)
+        } else {
+            Err(Broken { partial: Box::new(record), problems: fields.problems })
         }
     }
 }
@@ -123,7 +145,7 @@ pub(super) fn id_of(fields: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// Takes typed fields out of an object and notes what does not fit.
+/// Takes typed fields out of an object and notes what does not fit. What does not fit comes out blank, with a problem.
 struct Fields {
     fields: Map<String, Value>,
     problems: Vec<Problem>,
@@ -138,23 +160,23 @@ impl Fields {
         self.fields.shift_remove(field).filter(|value| !value.is_null())
     }
 
-    fn id(&mut self) -> Option<String> {
+    fn id(&mut self) -> String {
         let id = id_of(&self.fields);
         self.fields.shift_remove("id");
         if id.is_none() {
             self.wrong("id", "is missing, empty or not a string", "give every record a unique string as its id");
         }
-        id
+        id.unwrap_or_default()
     }
 
-    fn text(&mut self, field: &str) -> Option<String> {
+    fn text(&mut self, field: &str) -> String {
         match self.take(field) {
-            Some(Value::String(text)) if field == "caption" || !text.trim().is_empty() => return Some(text),
+            Some(Value::String(text)) if field == "caption" || !text.trim().is_empty() => return text,
             Some(Value::String(_)) => self.wrong(field, "is empty", "fill it in"),
             Some(other) => self.wrong(field, format!("is {}, not a string", kind_of(&other)), "write it as a string"),
             None => self.wrong(field, "is missing", "add it to the record"),
         }
-        None
+        String::new()
     }
 
     fn optional_text(&mut self, field: &str) -> Option<String> {
@@ -168,42 +190,45 @@ impl Fields {
         }
     }
 
-    fn events(&mut self) -> Vec<GroundTruthEvent> {
+    /// As many events as the list has items; `None` if it is no list, so that nobody knows how many there are.
+    fn events(&mut self) -> Option<Vec<GroundTruthEvent>> {
         let remedy = "write events as [{\"caption\": \"…\", \"visual\": \"…\"}, …]; visual may be left out";
         let items = match self.take("events") {
-            None => return Vec::new(),
+            None => return Some(Vec::new()),
             Some(Value::Array(items)) => items,
             Some(other) => {
                 self.wrong("events", format!("is {}, not a list", kind_of(&other)), remedy);
-                return Vec::new();
+                return None;
             }
         };
         let mut events = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {
-            match serde_json::from_value::<GroundTruthEvent>(item) {
+            let event = serde_json::from_value::<GroundTruthEvent>(item);
+            match &event {
                 Ok(event) if event.caption.trim().is_empty() => {
                     self.wrong(format!("events[{index}].caption"), "is empty", "fill it in, or remove the event");
                 }
-                Ok(mut event) => {
-                    event.visual = event.visual.filter(|visual| !visual.trim().is_empty());
-                    events.push(event);
-                }
+                Ok(_) => {}
                 Err(error) => self.wrong(format!("events[{index}]"), format!("is not an event: {error}"), remedy),
             }
+            let mut event = event.unwrap_or(GroundTruthEvent { caption: String::new(), visual: None });
+            event.visual = event.visual.filter(|visual| !visual.trim().is_empty());
+            events.push(event);
         }
-        events
+        Some(events)
     }
 
-    fn index(&mut self, field: &str, count: usize) -> Option<usize> {
+    fn index(&mut self, field: &str, count: Option<usize>) -> Option<usize> {
         let remedy = "it counts the events from 0; leave it out if no event was inserted";
         let value = self.take(field)?;
-        match value.as_u64().and_then(|index| usize::try_from(index).ok()) {
-            Some(index) if index < count => Some(index),
-            Some(index) => {
+        let index = value.as_u64().and_then(|index| usize::try_from(index).ok());
+        match (index, count) {
+            (Some(index), Some(count)) if index >= count => {
                 self.wrong(field, format!("is {index}, but there are {count} events"), remedy);
                 None
             }
-            None => {
+            (Some(index), _) => Some(index),
+            (None, _) => {
                 self.wrong(field, format!("is {value}, not a whole number from 0"), remedy);
                 None
             }

@@ -19,6 +19,9 @@ pub struct Survey {
     pub records: u64,
     /// How many records each system has.
     pub systems: BTreeMap<String, u64>,
+    /// The [`hash`](super::Entry::hash) of each record's line, in the order of the records (blank lines have none), so
+    /// that whoever reads the file again can tell at each record whether it is the one that was surveyed.
+    pub line_hashes: Vec<u64>,
 }
 
 /// Reads the whole data set once. `seen` is called after every record, for a progress bar.
@@ -29,11 +32,13 @@ pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<
     let mut more = 0;
     let mut records = 0;
     let mut systems = BTreeMap::new();
+    let mut line_hashes = Vec::new();
     for entry in reader.by_ref() {
         let error = match entry {
             Ok(entry) => {
                 records += 1;
                 seen(records);
+                line_hashes.push(entry.hash);
                 *systems.entry(entry.system.unwrap_or_default()).or_default() += 1;
                 let line = u32::try_from(entry.line).unwrap_or(u32::MAX);
                 match first_lines.insert(IdDigest::of(&entry.id), line) {
@@ -58,5 +63,5 @@ pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<
         return Err(DataError::Unusable { errors, more });
     }
     let sha256 = reader.finish()?;
-    Ok(Survey { sha256, records, systems })
+    Ok(Survey { sha256, records, systems, line_hashes })
 }

@@ -18,9 +18,12 @@ pub enum Value<'a> {
     FromRecord(Cow<'a, str>),
 }
 
-/// The value of a placeholder for a record; `None` if the record lacks it and the task has no text for that case.
+/// The value of a placeholder for a record; `None` if the record lacks it and the task has no text for that case. A
+/// blank text is as good as none, save that a caption is never replaced: it is what is judged.
 pub fn value_of<'a>(placeholder: &'a Placeholder, record: &'a Record) -> Option<Value<'a>> {
-    match text_of(&placeholder.from, record) {
+    let text = raw_text(&placeholder.from, record)
+        .filter(|text| placeholder.from == Source::Caption || !text.trim().is_empty());
+    match text {
         Some(text) => Some(match canonical(placeholder, &text) {
             Some(name) => Value::FromTask(Cow::Borrowed(name)),
             None => Value::FromRecord(text),
@@ -37,14 +40,15 @@ pub fn canonical<'a>(placeholder: &'a Placeholder, text: &str) -> Option<&'a str
     placeholder.values.iter().find(|value| value.eq_ignore_ascii_case(wanted)).map(String::as_str)
 }
 
-fn text_of<'a>(source: &Source, record: &'a Record) -> Option<Cow<'a, str>> {
+/// What the record has for a source, blank or not.
+pub(crate) fn raw_text<'a>(source: &Source, record: &'a Record) -> Option<Cow<'a, str>> {
     match source {
         Source::Caption => Some(Cow::Borrowed(record.caption.as_str())),
         Source::Reference => record.reference.as_deref().map(Cow::Borrowed),
         Source::CaptionType => record.caption_type.as_deref().map(Cow::Borrowed),
         Source::Events => (!record.events.is_empty()).then(|| Cow::Owned(ground_truth_block(&record.events))),
         Source::InsertedPosition => record.inserted_index.map(|index| Cow::Owned((index + 1).to_string())),
-        Source::InsertedEvent => record.inserted_event().map(|event| Cow::Owned(inserted_block(event))),
+        Source::InsertedEvent => record.inserted_event().map(|event| Cow::Owned(event_block(event))),
         Source::Field(name) => match record.extra.get(name) {
             Some(serde_json::Value::String(text)) => Some(Cow::Borrowed(text.as_str())),
             Some(serde_json::Value::Number(number)) => Some(Cow::Owned(number.to_string())),
@@ -58,13 +62,13 @@ pub fn ground_truth_block(events: &[GroundTruthEvent]) -> String {
     let mut block = String::new();
     for (index, event) in events.iter().enumerate() {
         let gap = if index == 0 { "" } else { "\n\n" };
-        let _ = write!(block, "{gap}Ground Truth Event #{}:\n{}", index + 1, inserted_block(event));
+        let _ = write!(block, "{gap}Ground Truth Event #{}:\n{}", index + 1, event_block(event));
     }
     block
 }
 
 /// One event: its caption and, where there is one, its visual description.
-pub fn inserted_block(event: &GroundTruthEvent) -> String {
+pub fn event_block(event: &GroundTruthEvent) -> String {
     match &event.visual {
         Some(visual) => {
             format!("Ground Truth Caption: {}\n\nSupporting Visual Description:\n{visual}", event.caption)

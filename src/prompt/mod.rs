@@ -7,6 +7,7 @@ mod fields;
 mod segments;
 mod template;
 
-pub use fields::{Value, canonical, ground_truth_block, inserted_block, value_of};
+pub(crate) use fields::raw_text;
+pub use fields::{Value, canonical, event_block, ground_truth_block, value_of};
 pub use segments::{Prompt, Segment};
 pub use template::{Template, TemplateError};

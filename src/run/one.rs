@@ -38,7 +38,7 @@ pub fn judge_record(
     let task = setting.task;
     let videos = judge.sees_frames().then_some(setting.base);
     let record = match &entry.record {
-        Err(problems) => return Ok(Some((refused(task, problems.first(), entry.clone()), timing))),
+        Err(broken) => return Ok(Some((refused(task, broken.problems.first(), entry.clone()), timing))),
         Ok(record) => record,
     };
     if let Some(problem) = check(record, task, videos).first() {
@@ -78,7 +78,7 @@ fn ask(
         // `check` finds every missing field first; this is the same answer, should the two ever differ.
         Err(missing) => {
             let unscored = Unscored::new(Reason::MissingField, missing.to_string());
-            let entry = Entry { line: 0, id: record.id.clone(), system: None, record: Ok(record.clone()) };
+            let entry = Entry { line: 0, id: record.id.clone(), system: None, hash: 0, record: Ok(record.clone()) };
             return Ok(Some(Verdict::unanswered(task, entry, unscored)));
         }
     };

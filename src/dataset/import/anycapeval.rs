@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::join::{Join, blank};
+use super::join::{Join, beside, blank};
 use super::source::{Responses, id_text, read_items};
 use super::{Import, ImportError, Options};
 use crate::dataset::{Record, Video};
@@ -17,6 +17,8 @@ struct Item {
     conversations: Vec<Turn>,
     #[serde(default)]
     restriction: Vec<String>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -33,9 +35,10 @@ pub fn anycapeval(
 ) -> Result<Import, ImportError> {
     let mut join = Join::new(Responses::read(responses)?, options);
     for (index, item) in read_items::<Item>(refs)?.into_iter().enumerate() {
-        let error = |what: &str| ImportError::Item { path: refs.to_owned(), item: index + 1, what: what.to_owned() };
-        let id = id_text(&item.id).ok_or_else(|| error("id is neither text nor a number"))?;
-        join.add(&id, record(item, videos).map_err(error)?);
+        let error = |what: String| ImportError::Item { path: refs.to_owned(), item: index + 1, what };
+        let id = id_text(&item.id).ok_or_else(|| error("id is neither text nor a number".into()))?;
+        let record = record(item, videos).map_err(|what| error(what.into()))?;
+        join.add(&id, record).map_err(error)?;
     }
     join.finish(refs)
 }
@@ -53,7 +56,7 @@ fn record(item: Item, videos: Option<&Path>) -> Result<Record, &'static str> {
         reference: Some(reference.value),
         length_rule: restriction.next(),
         video: item.video.map(|name| Video::Path(videos.unwrap_or(Path::new("")).join(name))),
-        extra: Map::from_iter([("instruction".to_owned(), Value::String(instruction.value))]),
+        extra: beside(item.extra, Map::from_iter([("instruction".to_owned(), Value::String(instruction.value))])),
         ..blank(Vec::new())
     })
 }

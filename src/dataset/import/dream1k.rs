@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::join::{Join, blank};
+use super::join::{Join, beside, blank};
 use super::source::{Responses, id_text, read_items};
 use super::{Import, ImportError, Options};
 use crate::dataset::{GroundTruthEvent, Record};
@@ -24,7 +24,8 @@ struct Item {
     idx: Value,
     messages: Vec<Message>,
     extra_info: ExtraInfo,
-    dataset: Option<String>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -46,19 +47,19 @@ struct ExtraInfo {
 
 /// Joins references and captions.
 pub fn dream1k(refs: &Path, captions: Captions<'_>, options: Options<'_>) -> Result<Import, ImportError> {
+    let error = |index: usize, what: String| ImportError::Item { path: refs.to_owned(), item: index + 1, what };
     let mut items = Vec::new();
     for (index, item) in read_items::<Item>(refs)?.into_iter().enumerate() {
-        let error = |what: &str| ImportError::Item { path: refs.to_owned(), item: index + 1, what: what.to_owned() };
-        let id = id_text(&item.idx).ok_or_else(|| error("idx is neither text nor a number"))?;
-        items.push((id, record(item).map_err(error)?));
+        let id = id_text(&item.idx).ok_or_else(|| error(index, "idx is neither text nor a number".into()))?;
+        items.push((id, record(item).map_err(|what| error(index, what.into()))?));
     }
     let responses = match captions {
         Captions::File(path) => Responses::read(path)?,
         Captions::References => Responses::of(items.iter().map(|(id, record)| (id.clone(), record.reference.clone()))),
     };
     let mut join = Join::new(responses, options);
-    for (id, record) in items {
-        join.add(&id, record);
+    for (index, (id, record)) in items.into_iter().enumerate() {
+        join.add(&id, record).map_err(|what| error(index, what))?;
     }
     join.finish(refs)
 }
@@ -67,11 +68,9 @@ fn record(item: Item) -> Result<Record, &'static str> {
     let contents = item.messages.into_iter().flat_map(|message| message.content);
     let reference = contents.filter_map(|content| content.reference).find(|text| !text.trim().is_empty());
     let event = |text: String| GroundTruthEvent { caption: text.trim().to_owned(), visual: None };
-    let mut extra = item.extra_info.other;
-    extra.extend(item.dataset.map(|name| ("dataset".to_owned(), json!(name))));
     Ok(Record {
         reference: Some(reference.ok_or("no message has a reference")?),
-        extra,
+        extra: beside(item.extra_info.other, item.extra),
         ..blank(item.extra_info.events.into_iter().map(event).collect())
     })
 }

@@ -1,5 +1,8 @@
 //! Joins a data set with a system's captions, and accounts for all that does not fit.
+//!
+//! Invariant: no name is there twice in a record that leaves here, so what is written is what is read back.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -17,6 +20,7 @@ pub struct Join<'a> {
     options: Options<'a>,
     responses: Responses,
     records: Vec<Record>,
+    seen: HashSet<String>,
     absent: Vec<String>,
     failed: Vec<String>,
 }
@@ -31,18 +35,22 @@ struct Caption {
 impl<'a> Join<'a> {
     /// Joins with these captions.
     pub fn new(responses: Responses, options: Options<'a>) -> Self {
-        Self { options, responses, records: Vec::new(), absent: Vec::new(), failed: Vec::new() }
+        Self { options, responses, records: Vec::new(), seen: HashSet::new(), absent: Vec::new(), failed: Vec::new() }
     }
 
-    /// Adds an item of the data set: `make` builds its record, to which caption, id and system are added here.
-    pub fn add(&mut self, id: &str, make: Record) {
-        let Some(caption) = self.caption(id) else { return };
-        let mut record = make;
+    /// Adds an item of the data set, as a record without caption, id and system, which are added here. An error says
+    /// what is wrong with the item.
+    pub fn add(&mut self, id: &str, mut record: Record) -> Result<(), String> {
+        if !self.seen.insert(id.to_owned()) {
+            return Err(format!("id {id} is there twice; keep one item for each id"));
+        }
+        let Some(caption) = self.caption(id) else { return Ok(()) };
         record.id = format!("{}{id}", self.options.id_prefix);
         record.system = self.options.system.to_owned();
         record.caption = caption.text;
-        record.extra.extend(caption.extra);
+        record.extra = beside(record.extra, caption.extra);
         self.records.push(record);
+        Ok(())
     }
 
     fn caption(&mut self, id: &str) -> Option<Caption> {
@@ -101,6 +109,22 @@ fn some_of(what: &str, ids: &[String]) -> String {
     let more = if ids.len() > 3 { ", …" } else { "" };
     let plural = if ids.len() == 1 { "" } else { "s" };
     format!("{} {what}{plural} ({shown}{more})", ids.len())
+}
+
+/// The source's fields beside ours. Where a field of the source has the name of one of ours or of a record's own, it
+/// becomes `source_NAME`: under its own name, the source's `caption` would be judged as the system's.
+pub fn beside(source: Map<String, Value>, ours: Map<String, Value>) -> Map<String, Value> {
+    let is_taken = |name: &str| Record::FIELDS.contains(&name) || ours.contains_key(name);
+    let (taken, mut all): (Map<_, _>, Map<_, _>) = source.into_iter().partition(|(name, _)| is_taken(name));
+    all.extend(ours);
+    for (name, value) in taken {
+        let mut free = format!("source_{name}");
+        while all.contains_key(&free) {
+            free.insert_str(0, "source_");
+        }
+        all.insert(free, value);
+    }
+    all
 }
 
 /// A record with nothing in it yet but the given events.

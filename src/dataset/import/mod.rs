@@ -1,7 +1,8 @@
 //! Public data sets and their result files become records.
 //!
 //! Invariant: what cannot be imported is said, never dropped in silence, and a caption that a system failed to produce
-//! stays a failure: it becomes a record without a caption, which no judge can find perfect.
+//! stays a failure: it becomes a record without a caption, which no judge can find perfect. No field of the data
+//! set becomes the caption under judgement, unless the user asks for the references.
 
 mod anycapeval;
 mod dream1k;
@@ -68,6 +69,14 @@ pub enum ImportError {
         item: usize,
         /// What is wrong.
         what: String,
+    },
+    /// A file is not text.
+    #[error("{path}:{line}: not UTF-8; save the file as UTF-8")]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
     },
     /// Nothing fits.
     #[error("{0}")]

@@ -27,7 +27,8 @@ pub fn noah(recipes: &Path, results: &Path, options: Options<'_>) -> Result<Impo
     for (index, recipe) in read_items::<Recipe>(recipes)?.into_iter().enumerate() {
         let error = |what: String| ImportError::Item { path: recipes.to_owned(), item: index + 1, what };
         let id = id_text(&recipe.id).ok_or_else(|| error("id is neither text nor a number".into()))?;
-        join.add(&id, record(recipe).map_err(|what| error(format!("{id}: {what}")))?);
+        let record = record(recipe).map_err(|what| error(format!("{id}: {what}")))?;
+        join.add(&id, record).map_err(error)?;
     }
     join.finish(recipes)
 }

@@ -21,7 +21,11 @@ pub fn read_items<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ImportErro
 }
 
 fn read_values(path: &Path) -> Result<Vec<Value>, ImportError> {
-    let text = fs::read_to_string(path).map_err(|source| ImportError::Io { path: path.to_owned(), source })?;
+    let bytes = fs::read(path).map_err(|source| ImportError::Io { path: path.to_owned(), source })?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let ends = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        ImportError::NotUtf8 { path: path.to_owned(), line: ends + 1 }
+    })?;
     let text = text.trim_start_matches('\u{feff}');
     let error = |item, error: serde_json::Error| ImportError::Item {
         path: PathBuf::from(path),
