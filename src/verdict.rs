@@ -13,7 +13,7 @@ use crate::answer::{Finish, Reading, Reason, Unscored, Values};
 use crate::dataset::{Entry, Problem, ProblemKind, Record};
 use crate::length::{LengthRule, Unit, within_percent, words};
 use crate::prompt::canonical;
-use crate::task::{AnswerSpec, Only, Rule, Task};
+use crate::task::{AnswerSpec, Rule, Task};
 
 /// The result of judging one record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -188,13 +188,13 @@ impl Verdict {
 
     /// The verdict on a record that no answer could be had for. Of a broken record it tells all that could be read, so
     /// that the record lowers the coverage wherever it would have counted: of its caption type, of inserted events.
-    pub fn unanswered(task: &Task, entry: Entry, unscored: Unscored) -> Self {
+    pub fn unanswered(task: &Task, entry: &Entry, unscored: Unscored) -> Self {
         let outcome = Outcome::Unscored(unscored);
-        match entry.record {
-            Ok(record) => Self::about(task, &record, outcome),
+        match &entry.record {
+            Ok(record) => Self::about(task, record, outcome),
             Err(broken) => Self {
-                id: entry.id,
-                system: entry.system.unwrap_or_default(),
+                id: entry.id.clone(),
+                system: entry.system.clone().unwrap_or_default(),
                 ..Self::about(task, &broken.partial, outcome)
             },
         }
@@ -240,19 +240,20 @@ fn caption_type<'a>(task: &'a Task, record: &'a Record) -> Option<&'a str> {
 }
 
 /// What the answer alone cannot know: counts that the record makes impossible.
-fn check_against_record(task: &Task, record: &Record, counts: &BTreeMap<String, u32>) -> Result<(), Unscored> {
+fn check_against_record(task: &Task, record: &Record, counts: &BTreeMap<String, u32>) -> Result<(), String> {
     let AnswerSpec::Counts(spec) = &task.spec.answer else { return Ok(()) };
+    let (events, inserted) = (record.events.len(), usize::from(record.inserted_index.is_some()));
     for count in &spec.counts {
-        let Some(&value) = counts.get(&count.name) else { continue };
-        let name = &count.name;
-        if value > 0 && count.only == Some(Only::Inserted) && record.inserted_index.is_none() {
-            let detail = format!("{name} is {value}, but the record has no inserted event");
-            return Err(Unscored::new(Reason::Contradictory, detail));
-        }
-        let events = record.events.len();
-        if count.at_most.iter().any(|bound| bound == "record_events") && value as usize > events {
-            let detail = format!("{name} is {value}, but the record has {events} ground-truth events");
-            return Err(Unscored::new(Reason::OutOfRange, detail));
+        let (name, value) = (&count.name, counts.get(&count.name).copied().unwrap_or(0));
+        for bound in &count.at_most {
+            let (limit, what) = match bound.as_str() {
+                "record_events" => (events, "ground-truth"),
+                "inserted_events" => (inserted, "inserted"),
+                _ => continue,
+            };
+            if value as usize > limit {
+                return Err(format!("{name} is {value}, but the record has {limit} {what} events"));
+            }
         }
     }
     Ok(())

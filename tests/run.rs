@@ -358,7 +358,7 @@ fn a_count_that_the_record_makes_impossible_is_unscored() {
     workspace.run(&RUN.replace("hallucination", "omission")).exits(3);
     let reasons: Vec<Value> =
         workspace.lines("out/verdicts.jsonl").iter().map(|v| v["outcome"]["reason"].clone()).collect();
-    assert_eq!(reasons, ["contradictory", "out_of_range"]);
+    assert_eq!(reasons, ["contradictory", "contradictory"]);
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Args {
         let entry =
             Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), hash: 0, record: Ok(record) };
         let setting = Setting { task, count_from: self.count_from, base: &base };
-        let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), entry, &AtomicBool::new(false))? else {
+        let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), &entry, &AtomicBool::new(false))? else {
             bail!("interrupted");
         };
         let text = if self.json {

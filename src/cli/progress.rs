@@ -55,9 +55,11 @@ impl Progress for Bar {
         }
     }
 
-    fn started(&mut self, records: u64, before: u64) {
+    fn started(&mut self, records: u64, before: u64, again: u64) {
         (self.records, self.before, self.start) = (records, before, Instant::now());
-        if before > 0 && !self.quiet {
+        if again > 0 && !self.quiet {
+            self.note(&format!("{again} of {records} records are unscored and judged again"));
+        } else if before > 0 && !self.quiet {
             self.note(&format!("{before} of {records} records have a verdict already; going on with the rest"));
         }
         self.bar.reset();

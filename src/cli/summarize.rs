@@ -43,9 +43,9 @@ impl Args {
         let bootstrap = Bootstrap { seed: self.seed, resamples: self.resamples };
         let mut runs = Vec::new();
         for folder in &self.runs {
-            let (mut summary, incomplete) = summarize(folder, bootstrap)?;
-            if let Some(incomplete) = incomplete {
-                let (folder, missing) = (folder.display(), incomplete.records);
+            let mut summary = summarize(folder, bootstrap)?;
+            if summary.judged < summary.records {
+                let (folder, missing) = (folder.display(), summary.records - summary.judged);
                 say(&format!("note: {folder} is not complete: {missing} records have no verdict yet"));
             }
             if self.runs.len() > 1 {

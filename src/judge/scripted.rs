@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Seek};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
@@ -26,7 +26,12 @@ pub struct ScriptedJudge {
     /// Where each answer's line starts.
     index: HashMap<IdDigest, u64>,
     line: Vec<u8>,
+    /// Size and time of the file when it was indexed and hashed.
+    seen: (u64, Option<SystemTime>),
 }
+
+/// The longest line of a file of recorded answers.
+const LONGEST: u64 = 64 << 20;
 
 /// What of a line is needed to find it again.
 #[derive(Deserialize)]
@@ -40,7 +45,7 @@ struct Key {
 #[serde(untagged)]
 enum Id {
     Text(String),
-    Number(i64),
+    Number(serde_json::Number),
 }
 
 /// What of a line is replayed.
@@ -57,19 +62,25 @@ impl ScriptedJudge {
     /// Indexes a file of recorded answers.
     pub fn open(name: &str, path: &Path) -> Result<Self, JudgeError> {
         let io = |source| JudgeError::Io { path: path.to_owned(), source };
-        let mut reader = BufReader::with_capacity(1 << 18, HashingReader::new(File::open(path).map_err(io)?));
+        let mut file = File::open(path).map_err(io)?;
+        let seen = stamp(&file).map_err(io)?;
+        let mut reader = BufReader::with_capacity(1 << 18, HashingReader::new(&mut file));
         let mut index = HashMap::new();
         let mut line = Vec::new();
         let mut offset = 0;
         for number in 1.. {
             line.clear();
-            let length = reader.read_until(b'\n', &mut line).map_err(io)?;
+            let length = reader.by_ref().take(LONGEST).read_until(b'\n', &mut line).map_err(io)?;
             if length == 0 {
                 break;
             }
+            let bad = |what: String| JudgeError::BadFile { path: path.to_owned(), line: number, what };
+            if length as u64 == LONGEST {
+                return Err(bad(format!("longer than {LONGEST} bytes")));
+            }
             if !line.iter().all(u8::is_ascii_whitespace) {
-                let bad = |what: String| JudgeError::BadFile { path: path.to_owned(), line: number, what };
-                let key: Key = serde_json::from_slice(&line).map_err(|error| {
+                let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
+                let key: Key = serde_json::from_slice(text).map_err(|error| {
                     bad(format!("not a recorded answer ({error}); write {{\"id\": …, \"answer\": …}}"))
                 })?;
                 // A later line for the same question replaces an earlier one, as in a run's verdicts.
@@ -82,8 +93,8 @@ impl ScriptedJudge {
             offset += length as u64;
         }
         let identity = Identity { name: name.to_owned(), sha256: reader.into_inner().finish() };
-        let file = BufReader::new(File::open(path).map_err(io)?);
-        Ok(Self { identity, path: path.to_owned(), file, index, line })
+        file.rewind().map_err(io)?;
+        Ok(Self { identity, path: path.to_owned(), file: BufReader::new(file), index, line, seen })
     }
 
     fn recorded(&mut self, question: &Question<'_>) -> Result<Recorded, JudgeError> {
@@ -95,13 +106,18 @@ impl ScriptedJudge {
             return Err(JudgeError::NoAnswer(format!("{} has no answer for this record", self.path.display())));
         };
         let io = |source| JudgeError::Io { path: self.path.clone(), source };
+        if stamp(self.file.get_ref()).map_err(io)? != self.seen {
+            let error = io::Error::other("the file was changed while it was being replayed");
+            return Err(io(error));
+        }
         self.line.clear();
         // Data sets and their answers are mostly in the same order: then this only moves inside the buffer.
         let position = self.file.stream_position().map_err(io)?;
         let forward = i64::try_from(offset).unwrap_or(i64::MAX) - i64::try_from(position).unwrap_or(0);
         self.file.seek_relative(forward).map_err(io)?;
         self.file.read_until(b'\n', &mut self.line).map_err(io)?;
-        serde_json::from_slice(&self.line).map_err(|error| JudgeError::NoAnswer(error.to_string()))
+        let text = self.line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.line);
+        serde_json::from_slice(text).map_err(|error| JudgeError::NoAnswer(error.to_string()))
     }
 }
 
@@ -137,6 +153,12 @@ impl Judge for ScriptedJudge {
             _ => Finish::Stop,
         })
     }
+}
+
+/// What tells that a file is still the one that was hashed.
+fn stamp(file: &File) -> io::Result<(u64, Option<SystemTime>)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.len(), metadata.modified().ok()))
 }
 
 /// The key of a recorded answer: with its task, if the line names one.

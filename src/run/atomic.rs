@@ -4,35 +4,42 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// How the names of temporary files start, so that what a killed process left behind can be told from the user's files.
+pub const TEMPORARY: &str = ".capjudge-tmp-";
+
 /// Writes a file by way of a temporary one beside it and a rename: a reader sees the old file or the new one, whole,
 /// also after a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let folder = folder_of(path);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(TEMPORARY);
+    // Temporary files are private by default; results are for whoever the user's umask says.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder)?;
     file.write_all(bytes)?;
-    set_ordinary_permissions(file.as_file())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     sync_folder(folder)
 }
 
+/// Makes a folder with all that leads to it, so that it survives a power cut.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
+    fs::create_dir_all(path)?;
+    missing.iter().try_for_each(|folder| sync_folder(folder_of(folder)))
+}
+
 /// Makes new names in a folder survive a power cut.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     // Only Unix lets a folder be opened and synced.
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { fs::metadata(folder).map(|_| ()) }
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Temporary files are private; results are for whoever may read the folder.
-#[cfg(unix)]
-fn set_ordinary_permissions(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn set_ordinary_permissions(_file: &File) -> io::Result<()> {
-    Ok(())
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }

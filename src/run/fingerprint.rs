@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::CountFrom;
 use crate::dataset::sha256_text;
-use crate::task::Task;
+use crate::task::{Task, TaskSpec};
 
 /// What decides the bytes of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,17 +32,27 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a run with this task, data, judge and settings.
     pub fn new(task: &Task, data_sha256: &str, judge_sha256: &str, count_from: CountFrom) -> Self {
-        // A declaration is hashed by what it says: comments and the order of keys do not matter.
-        let declaration = serde_json::to_string(&task.spec).unwrap_or_default();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             task: task.name.clone(),
-            prompt_sha256: sha256_text(task.template.text()),
-            declaration_sha256: sha256_text(&declaration),
+            prompt_sha256: Self::prompt(task.template.text()),
+            declaration_sha256: Self::declaration(&task.spec),
             data_sha256: data_sha256.to_owned(),
             judge_sha256: judge_sha256.to_owned(),
             count_from,
         }
+    }
+
+    /// SHA-256 of a prompt template.
+    pub fn prompt(template: &str) -> String {
+        sha256_text(template)
+    }
+
+    /// SHA-256 of a task's declaration: of what it says, whatever its comments and the order of its keys.
+    pub fn declaration(spec: &TaskSpec) -> String {
+        // `Value` has no failure of its own here: a declaration is strings, numbers and lists.
+        let value = serde_json::to_value(spec).unwrap_or_default();
+        sha256_text(&value.to_string())
     }
 
     /// The first thing that differs: what it is, what it was here, and what it is there.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::atomic::{sync_folder, write_atomic};
+use super::atomic::{TEMPORARY, create_folder, write_atomic};
 use super::{Fingerprint, Plan, RunError};
 use crate::dataset::Survey;
 use crate::metrics::Summary;
@@ -19,6 +19,7 @@ use crate::task::{Task, TaskSpec};
 const LOCK: &str = ".lock";
 const RUN_FILE: &str = "run.json";
 const SUMMARY: &str = "summary.json";
+const SCHEMA_VERSION: u32 = 1;
 
 /// The content of `run.json`: all that a run is made from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +46,7 @@ impl RunFile {
     /// What a run is made from.
     pub fn new(plan: &Plan<'_>, fingerprint: Fingerprint, judge: &str, survey: &Survey) -> Self {
         Self {
-            schema_version: 1,
+            schema_version: SCHEMA_VERSION,
             fingerprint,
             judge: judge.to_owned(),
             data: plan.data.display().to_string(),
@@ -60,11 +61,19 @@ impl RunFile {
     pub fn read(folder: &Path) -> Result<Self, RunError> {
         let path = folder.join(RUN_FILE);
         let text = fs::read_to_string(&path).map_err(|source| RunError::Io { path: path.clone(), source })?;
-        serde_json::from_str(&text).map_err(|error| RunError::Corrupt {
-            path,
-            line: None,
-            what: format!("not a run.json ({error})"),
-        })
+        let corrupt = |what: String| RunError::Corrupt { path: path.clone(), line: None, what };
+        let run_file: Self = serde_json::from_str(&text).map_err(|error| corrupt(format!("not a run.json ({error})")))?;
+        let Self { schema_version, fingerprint, declaration, template, .. } = &run_file;
+        if *schema_version != SCHEMA_VERSION {
+            let what = format!("schema_version is {schema_version}; this capjudge reads {SCHEMA_VERSION}");
+            return Err(corrupt(what));
+        }
+        if Fingerprint::prompt(template) != fingerprint.prompt_sha256
+            || Fingerprint::declaration(declaration) != fingerprint.declaration_sha256
+        {
+            return Err(corrupt("its task is not the one that its fingerprint names; it was changed".to_owned()));
+        }
+        Ok(run_file)
     }
 
     /// The task of the run, as it was.
@@ -86,21 +95,25 @@ impl RunFolder {
     /// Opens a new folder, or one whose run has the same fingerprint.
     pub fn open(path: &Path, run_file: &RunFile) -> Result<Self, RunError> {
         let io = |source| RunError::Io { path: path.to_owned(), source };
-        fs::create_dir_all(path).map_err(io)?;
-        let has_run = path.join(RUN_FILE).exists();
-        if !has_run && fs::read_dir(path).map_err(io)?.filter_map(Result::ok).any(|entry| !is_ours(&entry.path())) {
-            return Err(RunError::NotARun(path.to_owned()));
-        }
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(io)?;
+        create_folder(path).map_err(io)?;
+        let lock_path = path.join(LOCK);
+        let is_new = !lock_path.exists();
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path).map_err(io)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RunError::InUse(path.to_owned())),
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
+        let has_run = path.join(RUN_FILE).exists();
+        if !has_run && fs::read_dir(path).map_err(io)?.filter_map(Result::ok).any(|entry| !is_ours(&entry.path())) {
+            if is_new {
+                fs::remove_file(lock_path).map_err(io)?;
+            }
+            return Err(RunError::NotARun(path.to_owned()));
+        }
         let folder = Self { path: path.to_owned(), _lock: lock };
         folder.remove_leftovers().map_err(io)?;
-        // Under the lock the file is looked for again: another process may have just made it.
-        if path.join(RUN_FILE).exists() {
+        if has_run {
             let before = RunFile::read(path)?;
             if let Some((field, was, now)) = before.fingerprint.difference(&run_file.fingerprint) {
                 return Err(RunError::Changed { path: path.to_owned(), field, was, now });
@@ -108,7 +121,6 @@ impl RunFolder {
         } else {
             folder.write(RUN_FILE, run_file)?;
         }
-        sync_folder(path).map_err(io)?;
         Ok(folder)
     }
 
@@ -137,7 +149,7 @@ impl RunFolder {
     fn remove_leftovers(&self) -> std::io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
-            if is_temporary(&path) {
+            if is_temporary(&path) && path.is_file() {
                 fs::remove_file(path)?;
             }
         }
@@ -149,7 +161,6 @@ fn is_ours(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == LOCK) || is_temporary(path)
 }
 
-/// The names that `tempfile` gives.
 fn is_temporary(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(".tmp"))
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY))
 }

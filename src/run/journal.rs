@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,8 @@ use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
 
+use super::atomic::sync_folder;
+use super::lines::{Judged, Scan, scan};
 use super::{RunError, RunFolder};
 use crate::dataset::IdDigest;
 use crate::verdict::Verdict;
@@ -51,26 +53,6 @@ impl Timing {
     }
 }
 
-/// What is known of a record that was judged before, in four bytes: there may be millions of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Judged(u32);
-
-impl Judged {
-    fn new(attempt: u32, unscored: bool) -> Self {
-        Self(attempt << 1 | u32::from(unscored))
-    }
-
-    /// The latest attempt.
-    pub fn attempt(self) -> u32 {
-        self.0 >> 1
-    }
-
-    /// Whether it gave no number.
-    pub fn is_unscored(self) -> bool {
-        self.0 & 1 == 1
-    }
-}
-
 /// A torn last line that was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repair {
@@ -100,26 +82,29 @@ pub struct Before {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    queue: Option<SyncSender<(String, String)>>,
+    queue: Option<SyncSender<Lines>>,
     writer: Option<JoinHandle<io::Result<()>>>,
     stored: Arc<AtomicU64>,
 }
 
 impl Journal {
     /// Opens the journal of a folder, and says what is in it.
-    pub fn open(folder: &RunFolder) -> Result<(Self, Before), RunError> {
+    pub fn open(folder: &RunFolder, task: &str) -> Result<(Self, Before), RunError> {
         let path = folder.path().join(VERDICTS);
+        let timings_path = folder.path().join(TIMINGS);
         let io = |source| RunError::Io { path: path.clone(), source };
-        let open = |name: &str| OpenOptions::new().read(true).append(true).create(true).open(folder.path().join(name));
-        let mut verdicts = open(VERDICTS).map_err(io)?;
-        let mut timings = open(TIMINGS).map_err(io)?;
-        let (judged, lines, good) = scan(&path, &mut verdicts)?;
+        let open = |path: &Path| OpenOptions::new().read(true).append(true).create(true).open(path);
+        let verdicts = open(&path).map_err(io)?;
+        let mut timings = open(&timings_path).map_err(|source| RunError::Io { path: timings_path.clone(), source })?;
+        // The files' names have to survive a power cut before a verdict in them can.
+        sync_folder(folder.path()).map_err(io)?;
+        let Scan { judged, lines, bytes } = scan(&path, BufReader::with_capacity(1 << 18, &verdicts), task)?;
         let length = verdicts.metadata().map_err(io)?.len();
-        let repair = (good < length).then(|| Repair { path: path.clone(), bytes: length - good });
+        let repair = (bytes < length).then(|| Repair { path: path.clone(), bytes: length - bytes });
         if repair.is_some() {
-            verdicts.set_len(good).and_then(|()| verdicts.sync_all()).map_err(io)?;
+            verdicts.set_len(bytes).and_then(|()| verdicts.sync_all()).map_err(io)?;
         }
-        keep_lines(&mut timings, lines).map_err(io)?;
+        keep_lines(&mut timings, lines).map_err(|source| RunError::Io { path: timings_path, source })?;
         let stored = Arc::new(AtomicU64::new(judged.len() as u64));
         let (queue, receiver) = sync_channel(QUEUE);
         let counter = Arc::clone(&stored);
@@ -138,13 +123,21 @@ impl Journal {
             line: None,
             what: error.to_string(),
         };
-        let lines = (serde_json::to_string(verdict).map_err(json)?, serde_json::to_string(timing).map_err(json)?);
+        let lines = Lines {
+            verdict: serde_json::to_string(verdict).map_err(json)?,
+            timing: serde_json::to_string(timing).map_err(json)?,
+            is_new: verdict.attempt == 1,
+        };
         let sent = self.queue.as_ref().is_some_and(|queue| queue.send(lines).is_ok());
-        // The writer only goes away when a write failed; closing gives the error.
-        if sent { Ok(()) } else { self.end() }
+        if sent {
+            return Ok(());
+        }
+        // The writer only goes away when a write failed.
+        self.end()?;
+        Err(RunError::Io { path: self.path.clone(), source: io::Error::other("the journal is closed") })
     }
 
-    /// Verdicts that are safely on disk.
+    /// Records whose verdict is safely on disk.
     pub fn stored(&self) -> u64 {
         self.stored.load(Ordering::Acquire)
     }
@@ -163,94 +156,52 @@ impl Journal {
     }
 }
 
+/// Whatever ends a run early, what was handed to the writer is written.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // An error here was either reported by `append` or comes after one that ends the run.
+        let _ = self.end();
+    }
+}
+
+/// What the writer writes for one verdict.
+#[derive(Debug)]
+struct Lines {
+    verdict: String,
+    timing: String,
+    /// The record had no verdict before.
+    is_new: bool,
+}
+
 /// The writer's loop: takes all that waits, writes it, syncs once, counts it.
-fn write_all(
-    queue: &Receiver<(String, String)>,
-    mut verdicts: File,
-    mut timings: File,
-    stored: &AtomicU64,
-) -> io::Result<()> {
+fn write_all(queue: &Receiver<Lines>, mut verdicts: File, mut timings: File, stored: &AtomicU64) -> io::Result<()> {
     while let Ok(first) = queue.recv() {
-        let mut count = 0;
+        let mut new_records = 0;
         let (mut verdict_lines, mut timing_lines) = (String::new(), String::new());
-        for (verdict, timing) in std::iter::once(first).chain(queue.try_iter().take(QUEUE)) {
-            verdict_lines.push_str(&verdict);
+        for lines in std::iter::once(first).chain(queue.try_iter().take(QUEUE)) {
+            verdict_lines.push_str(&lines.verdict);
             verdict_lines.push('\n');
-            timing_lines.push_str(&timing);
+            timing_lines.push_str(&lines.timing);
             timing_lines.push('\n');
-            count += 1;
+            new_records += u64::from(lines.is_new);
         }
         timings.write_all(timing_lines.as_bytes())?;
         verdicts.write_all(verdict_lines.as_bytes())?;
         verdicts.sync_data()?;
-        stored.fetch_add(count, Ordering::Release);
+        stored.fetch_add(new_records, Ordering::Release);
     }
     timings.sync_data()
 }
 
-/// What a resumed run has to know of a verdict.
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow)]
-    id: std::borrow::Cow<'a, str>,
-    #[serde(default = "one")]
-    attempt: u32,
-    #[serde(borrow)]
-    outcome: Status<'a>,
-}
-
-#[derive(Deserialize)]
-struct Status<'a> {
-    status: &'a str,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// Reads the verdicts that are there: what was judged, how many lines, and how many bytes of them are whole.
-fn scan(path: &Path, file: &mut File) -> Result<(HashMap<IdDigest, Judged>, u64, u64), RunError> {
-    let io = |source| RunError::Io { path: path.to_owned(), source };
-    let mut judged: HashMap<IdDigest, Judged> = HashMap::new();
-    let mut reader = BufReader::with_capacity(1 << 18, file);
-    let mut line = Vec::new();
-    let (mut lines, mut good) = (0, 0);
-    loop {
-        line.clear();
-        let length = reader.read_until(b'\n', &mut line).map_err(io)?;
-        if !line.ends_with(b"\n") {
-            return Ok((judged, lines, good));
-        }
-        match serde_json::from_slice::<Line<'_>>(&line) {
-            Ok(verdict) => {
-                let unscored = verdict.outcome.status == "unscored";
-                judged.insert(IdDigest::of(&verdict.id), Judged::new(verdict.attempt, unscored));
-            }
-            // A power cut can leave a last line that is long enough but not what was written.
-            Err(_) if reader.fill_buf().map_err(io)?.is_empty() => return Ok((judged, lines, good)),
-            Err(error) => {
-                return Err(RunError::Corrupt {
-                    path: path.to_owned(),
-                    line: Some(lines + 1),
-                    what: format!(
-                        "not a verdict ({error}); the file was changed by something else. Judge again into another --out"
-                    ),
-                });
-            }
-        }
-        lines += 1;
-        good += length as u64;
-    }
-}
-
-/// Cuts a file to its first lines: timings of verdicts that were never stored go.
+/// Cuts a file to its first whole lines: timings of verdicts that were never stored go.
 fn keep_lines(file: &mut File, lines: u64) -> io::Result<()> {
-    file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(1 << 18, &mut *file);
+    let mut line = Vec::new();
     let mut good = 0;
     for _ in 0..lines {
-        let length = reader.skip_until(b'\n')?;
-        if length == 0 {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line)?;
+        if !line.ends_with(b"\n") {
             break;
         }
         good += length as u64;

@@ -7,6 +7,7 @@ mod atomic;
 mod fingerprint;
 mod folder;
 mod journal;
+mod lines;
 mod one;
 mod summary;
 
@@ -14,8 +15,9 @@ pub use atomic::write_atomic;
 pub use fingerprint::Fingerprint;
 pub use folder::{RunFile, RunFolder};
 pub use journal::{Before, Journal, Repair, Timing};
+pub use lines::Judged;
 pub use one::{Setting, judge_record};
-pub use summary::{Incomplete, summarize};
+pub use summary::summarize;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 
 use crate::answer::CountFrom;
-use crate::dataset::{DataError, Entry, IdDigest, Limits, RecordReader, survey};
+use crate::dataset::{DataError, IdDigest, Limits, RecordReader, survey};
 use crate::judge::{Judge, JudgeError};
 use crate::metrics::{Bootstrap, RunSummary, Summary};
 use crate::task::{Task, TaskError};
@@ -50,9 +52,9 @@ pub struct Plan<'a> {
 pub trait Progress {
     /// So many records of the data set were looked at before the judging.
     fn surveyed(&mut self, records: u64);
-    /// The judging begins: records in all, and verdicts that were there before.
-    fn started(&mut self, records: u64, before: u64);
-    /// So many verdicts are safely stored, and so many of those of this session are unscored.
+    /// The judging begins: records in all, those that have a verdict, and those that are judged again.
+    fn started(&mut self, records: u64, before: u64, again: u64);
+    /// So many records have a verdict that is safely stored, and so many of those of this session are unscored.
     fn stored(&mut self, verdicts: u64, unscored: u64);
     /// Something the user should know.
     fn note(&mut self, text: &str);
@@ -153,29 +155,31 @@ pub fn run(
     let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity.sha256, plan.count_from);
     let run_file = RunFile::new(plan, fingerprint, &identity.name, &survey);
     let folder = RunFolder::open(&plan.out, &run_file)?;
-    let (mut journal, before) = Journal::open(&folder)?;
+    let (mut journal, before) = Journal::open(&folder, &plan.task.name)?;
     if let Some(repair) = &before.repair {
         progress.note(&repair.to_string());
     }
-    progress.started(survey.records, before.judged.len() as u64);
+    let pass = Pass::new(&before, plan.retry_unscored);
+    progress.started(survey.records, before.judged.len() as u64, pass.again);
 
     let base = plan.data.parent().unwrap_or(Path::new(""));
     let setting = Setting { task: plan.task, count_from: plan.count_from, base };
+    let changed = || RunError::DataChanged(plan.data.clone());
     let mut unscored = 0;
-    let mut reader = RecordReader::open(&plan.data, plan.limits)?;
+    let mut surveyed = survey.line_hashes.iter();
     let mut interrupted = false;
-    for entry in reader.by_ref() {
-        let entry: Entry = entry?;
-        let attempt = match before.judged.get(&IdDigest::of(&entry.id)) {
-            None => 1,
-            Some(judged) if plan.retry_unscored && judged.is_unscored() => judged.attempt() + 1,
-            Some(_) => continue,
-        };
+    for entry in RecordReader::open(&plan.data, plan.limits)? {
+        // A line that is not the one that was surveyed is not judged: its verdict would be about other data.
+        let entry = entry.map_err(|_| changed())?;
+        if surveyed.next() != Some(&entry.hash) {
+            return Err(changed());
+        }
+        let Some(attempt) = pass.attempt(before.judged.get(&IdDigest::of(&entry.id)).copied()) else { continue };
         if interrupt.load(Ordering::Relaxed) {
             interrupted = true;
             break;
         }
-        let Some((mut verdict, timing)) = judge_record(&setting, judge, entry, interrupt)? else {
+        let Some((mut verdict, timing)) = judge_record(&setting, judge, &entry, interrupt)? else {
             interrupted = true;
             break;
         };
@@ -189,11 +193,41 @@ pub fn run(
     if interrupted {
         return Ok(RunEnd::Interrupted { stored, records: survey.records });
     }
-    if reader.finish()? != survey.sha256 {
-        return Err(RunError::DataChanged(plan.data.clone()));
+    if surveyed.next().is_some() {
+        return Err(changed());
     }
-    let (summary, _) = summarize(folder.path(), Bootstrap::default())?;
+    let summary = summarize(folder.path(), Bootstrap::default())?;
     let file = Summary { schema_version: 1, runs: vec![summary.clone()] };
     folder.write_summary(&file)?;
     Ok(RunEnd::Complete(summary))
+}
+
+/// Which attempt at a record this session makes.
+///
+/// Retries come in passes: all unscored records get their next attempt, then all of those that are still unscored. A
+/// pass that was interrupted is finished before another one begins, so that it ends with the same verdicts.
+struct Pass {
+    retry: bool,
+    attempt: u32,
+    again: u64,
+}
+
+impl Pass {
+    fn new(before: &Before, retry: bool) -> Self {
+        let unscored = || before.judged.values().filter(|judged| judged.is_unscored());
+        let latest = before.judged.values().map(|judged| judged.attempt()).max().unwrap_or(1);
+        let unfinished = unscored().any(|judged| judged.attempt() < latest);
+        let attempt = if unfinished { latest } else { latest + 1 };
+        let again = if retry { unscored().filter(|judged| judged.attempt() < attempt).count() } else { 0 };
+        Self { retry, attempt, again: again as u64 }
+    }
+
+    fn attempt(&self, judged: Option<Judged>) -> Option<u32> {
+        match judged {
+            None => Some(1),
+            Some(judged) => {
+                (self.retry && judged.is_unscored() && judged.attempt() < self.attempt).then_some(self.attempt)
+            }
+        }
+    }
 }

@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use super::{RunError, Timing};
 use crate::answer::{CountFrom, Finish, Reader, Reason, Unscored};
-use crate::dataset::{Entry, Problem, Record, check};
+use crate::dataset::{Entry, Record, check};
 use crate::judge::{Judge, JudgeError, Question};
+use crate::prompt::Prompt;
 use crate::task::Task;
 use crate::verdict::{Verdict, problem_to_unscored};
 
@@ -30,64 +31,71 @@ pub struct Setting<'a> {
 pub fn judge_record(
     setting: &Setting<'_>,
     judge: &mut dyn Judge,
-    entry: Entry,
+    entry: &Entry,
     interrupt: &AtomicBool,
 ) -> Result<Option<(Verdict, Timing)>, RunError> {
     let start = Instant::now();
     let mut timing = Timing::new(&entry.id);
     let task = setting.task;
-    let videos = judge.sees_frames().then_some(setting.base);
-    let record = match &entry.record {
-        Err(broken) => return Ok(Some((refused(task, broken.problems.first(), entry.clone()), timing))),
-        Ok(record) => record,
-    };
-    if let Some(problem) = check(record, task, videos).first() {
-        return Ok(Some((refused(task, Some(problem), entry.clone()), timing)));
-    }
-    let verdict = match ask(setting, judge, record, interrupt, &mut timing, start) {
-        Ok(Some(verdict)) => verdict,
-        Ok(None) => return Ok(None),
-        Err(JudgeError::NoAnswer(why)) => {
-            Verdict::unanswered(task, entry.clone(), Unscored::new(Reason::JudgeFailed, why))
+    let verdict = match prepare(setting, entry, judge.sees_frames()) {
+        Err(unscored) => Verdict::unanswered(task, entry, unscored),
+        Ok((record, prompt)) => {
+            let mut reader = Reader::new(&task.format, setting.count_from, prompt.untrusted().collect());
+            let question = Question { id: &entry.id, task: &task.name, prompt: &prompt };
+            let answered = ask(judge, &question, &mut reader, interrupt, &mut timing, start);
+            match answered {
+                Ok(None) => return Ok(None),
+                Ok(Some((answer, finish))) => {
+                    let reading = reader.finish(finish, &mut |_| {});
+                    Verdict::answered(task, record, answer, finish, reading)
+                }
+                Err(JudgeError::NoAnswer(why)) => {
+                    Verdict::unanswered(task, entry, Unscored::new(Reason::JudgeFailed, why))
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-        Err(error) => return Err(error.into()),
     };
     timing.seconds = start.elapsed().as_secs_f64();
     Ok(Some((verdict, timing)))
 }
 
-fn refused(task: &Task, problem: Option<&Problem>, entry: Entry) -> Verdict {
-    let unscored = match problem {
-        Some(problem) => problem_to_unscored(problem),
-        None => Unscored::new(Reason::InvalidRecord, "the record cannot be read"),
+/// The record and its prompt, or why there is nothing to ask.
+fn prepare<'a>(
+    setting: &Setting<'a>,
+    entry: &'a Entry,
+    sees_frames: bool,
+) -> Result<(&'a Record, Prompt<'a>), Unscored> {
+    let record = match &entry.record {
+        Ok(record) => record,
+        Err(broken) => {
+            let unknown = || Unscored::new(Reason::InvalidRecord, "the record cannot be read");
+            return Err(broken.problems.first().map_or_else(unknown, problem_to_unscored));
+        }
     };
-    Verdict::unanswered(task, entry, unscored)
+    let videos = sees_frames.then_some(setting.base);
+    if let Some(problem) = check(record, setting.task, videos).first() {
+        return Err(problem_to_unscored(problem));
+    }
+    let prompt = setting.task.prompt(record);
+    // `check` has found every missing field already; this is the same answer, should the two ever differ.
+    prompt
+        .map(|prompt| (record, prompt))
+        .map_err(|missing| Unscored::new(Reason::MissingField, missing.to_string()))
 }
 
+/// Asks the judge; `None` if the user interrupted it before the reader was done.
 fn ask(
-    setting: &Setting<'_>,
     judge: &mut dyn Judge,
-    record: &Record,
+    question: &Question<'_>,
+    reader: &mut Reader<'_>,
     interrupt: &AtomicBool,
     timing: &mut Timing,
     start: Instant,
-) -> Result<Option<Verdict>, JudgeError> {
-    let task = setting.task;
-    let prompt = match task.prompt(record) {
-        Ok(prompt) => prompt,
-        // `check` finds every missing field first; this is the same answer, should the two ever differ.
-        Err(missing) => {
-            let unscored = Unscored::new(Reason::MissingField, missing.to_string());
-            let entry = Entry { line: 0, id: record.id.clone(), system: None, hash: 0, record: Ok(record.clone()) };
-            return Ok(Some(Verdict::unanswered(task, entry, unscored)));
-        }
-    };
-    let mut reader = Reader::new(&task.format, setting.count_from, prompt.untrusted().collect());
+) -> Result<Option<(String, Finish)>, JudgeError> {
     let mut answer = String::new();
-    let mut done = false;
-    let mut stopped = false;
-    let question = Question { id: &record.id, task: &task.name, prompt: &prompt };
-    let finish = judge.answer(&question, &mut |piece| {
+    let (mut done, mut stopped) = (false, false);
+    let finish = judge.answer(question, &mut |piece| {
         if timing.pieces == 0 {
             timing.seconds_to_first = start.elapsed().as_secs_f64();
         }
@@ -100,7 +108,5 @@ fn ask(
     if stopped && !done {
         return Ok(None);
     }
-    let finish = if done { Finish::Done } else { finish };
-    let reading = reader.finish(finish, &mut |_| {});
-    Ok(Some(Verdict::answered(task, record, answer, finish, reading)))
+    Ok(Some((answer, if done { Finish::Done } else { finish })))
 }

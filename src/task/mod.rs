@@ -1,4 +1,4 @@
-//! What a judge is: a prompt template and a declaration beside it.
+//! What a judge is asked to do: a prompt template and a declaration beside it.
 //!
 //! Invariant: a [`Task`] that exists is consistent. Every placeholder is in the template, every metric reads a value
 //! that the answer gives, and nothing later has to check it again.
@@ -18,7 +18,10 @@ use crate::answer::Format;
 use crate::dataset::Record;
 use crate::prompt::{Prompt, Template, TemplateError, value_of};
 
-/// A judge: prompt, answer format, metrics.
+/// A summary counts every score from the lowest to the highest.
+const MOST_SCORES: u32 = 1_000;
+
+/// What a judge is asked to do: prompt, answer format, metrics.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// Its name, which is its files' name.
@@ -111,6 +114,9 @@ fn check(spec: &TaskSpec) -> Result<(), String> {
             if score.min >= score.max {
                 return Err(format!("answer.min ({}) has to be below answer.max ({})", score.min, score.max));
             }
+            if score.max - score.min > MOST_SCORES {
+                return Err(format!("answer.min to answer.max is more than {MOST_SCORES} steps"));
+            }
             if score.key.trim().is_empty() {
                 return Err("answer.key is empty".to_owned());
             }
@@ -162,10 +168,10 @@ fn check_counts(counts: &CountsSpec) -> Result<(), String> {
         }
         for bound in &count.at_most {
             let earlier = counts.counts[..index].iter().any(|other| &other.name == bound);
-            if !earlier && bound != "listed_events" && bound != "record_events" {
-                return Err(format!(
-                    "count `{name}`: at_most `{bound}` is neither listed_events, record_events nor an earlier count"
-                ));
+            let known = ["listed_events", "record_events", "inserted_events"];
+            if !earlier && !known.contains(&bound.as_str()) {
+                let known = known.join(", ");
+                return Err(format!("count `{name}`: at_most `{bound}` is neither one of {known} nor an earlier count"));
             }
         }
     }

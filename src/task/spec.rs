@@ -193,12 +193,9 @@ pub struct CountSpec {
     /// Whether only events with the task's flag are counted.
     #[serde(default)]
     pub flagged: bool,
-    /// What it cannot exceed: `listed_events`, `record_events` or the name of an earlier count.
+    /// What it cannot exceed: `listed_events`, `record_events`, `inserted_events` or the name of an earlier count.
     #[serde(default)]
     pub at_most: Vec<String>,
-    /// Records for which it can be above 0; all, if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only: Option<Only>,
 }
 
 /// A part of the records.
