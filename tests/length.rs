@@ -62,6 +62,13 @@ fn sentences_end_where_a_reader_says_so() {
 }
 
 #[test]
+fn a_megabyte_of_marks_is_counted_at_once() {
+    let marks = " .".repeat(500_000);
+    assert_eq!(sentences(&format!("a{marks} b")), 1);
+    assert_eq!(sentences(&format!("a{marks} B")), 2);
+}
+
+#[test]
 fn length_rules_in_words_are_understood() {
     let rule = |unit, min, max| Some(LengthRule { unit, min, max });
     for (text, expected) in [
@@ -87,6 +94,171 @@ fn length_rules_in_words_are_understood() {
         ("words", None),
     ] {
         assert_eq!(LengthRule::parse(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn numbers_are_read_whole_or_not_at_all() {
+    for (text, expected) in [
+        ("1,000 words", Some(1000)),
+        ("12,345,678 words", Some(12_345_678)),
+        ("two hundred words", Some(200)),
+        ("a hundred words", Some(100)),
+        ("one hundred fifty words", Some(150)),
+        ("three hundred forty-two words", Some(342)),
+        ("twenty-five words", Some(25)),
+        ("twenty five words", Some(25)),
+        ("a 50-word caption", Some(50)),
+        ("a single word", Some(1)),
+        ("one hundred and fifty words", None),
+        ("several hundred words", None),
+        ("2 hundred words", None),
+        ("two hundred thousand words", None),
+        ("1,00 words", None),
+        ("0,500 words", None),
+        ("20,30 words", None),
+        ("1.000 words", None),
+        ("1.5 sentences", None),
+        ("1 000 words", None),
+        ("1'000 words", None),
+        ("20/30 words", None),
+        ("+30 words", None),
+        ("-30 words", None),
+        ("30+ words", None),
+        ("30% words", None),
+        ("30k words", None),
+        ("one half sentence", None),
+        ("two and a half sentences", None),
+        ("5000000000 words", None),
+        ("single words", None),
+    ] {
+        let rule = expected.map(|value| LengthRule { unit: Unit::Words, min: Some(value), max: Some(value) });
+        assert_eq!(LengthRule::parse(text), rule, "{text:?}");
+    }
+}
+
+#[test]
+fn bounds_are_read_from_the_phrase_at_the_number() {
+    for (text, min, max) in [
+        // Most.
+        ("max 30 words", None, Some(30)),
+        ("max. 30 words", None, Some(30)),
+        ("Maximum: 30 words", None, Some(30)),
+        ("maximum of 30 words", None, Some(30)),
+        ("The maximum length should be 30 words.", None, Some(30)),
+        ("<= 30 words", None, Some(30)),
+        ("≤30 words", None, Some(30)),
+        ("less than or equal to 30 words", None, Some(30)),
+        ("30 words max", None, Some(30)),
+        ("30 words (max.)", None, Some(30)),
+        ("30 words or less", None, Some(30)),
+        ("30 words or fewer", None, Some(30)),
+        ("30 or fewer words", None, Some(30)),
+        ("up to 30 words", None, Some(30)),
+        ("within 30 words", None, Some(30)),
+        ("at most 30 words", None, Some(30)),
+        ("<30 words", None, Some(29)),
+        ("under 30 words", None, Some(29)),
+        // Least.
+        ("min 30 words", Some(30), None),
+        ("min. 30 words", Some(30), None),
+        ("a minimum of 30 words", Some(30), None),
+        ("a minimum length of 30 words", Some(30), None),
+        (">= 30 words", Some(30), None),
+        ("≥30 words", Some(30), None),
+        ("greater than or equal to 30 words", Some(30), None),
+        ("30 words min", Some(30), None),
+        ("30 words minimum", Some(30), None),
+        ("30 words or more", Some(30), None),
+        ("30 words at least", Some(30), None),
+        (">30 words", Some(31), None),
+        ("over 30 words", Some(31), None),
+        ("exceed 20 words", Some(21), None),
+        ("The caption exceeds 20 words", Some(21), None),
+        // Negated.
+        ("should not be less than 10 words", Some(10), None),
+        ("no shorter than 20 words", Some(20), None),
+        ("not under 20 words", Some(20), None),
+        ("no fewer than 20 words", Some(20), None),
+        ("never more than 10 words", None, Some(10)),
+        ("no longer than 10 words", None, Some(10)),
+        ("don’t write more than 10 words", None, Some(10)),
+        ("cannot exceed 20 words", None, Some(20)),
+        ("can not exceed 20 words", None, Some(20)),
+        ("must not exceed 20 words", None, Some(20)),
+        ("should not exceed 20 words", None, Some(20)),
+        ("a caption not exceeding 20 words", None, Some(20)),
+        // Both.
+        ("An overview in exactly 50 words", Some(50), Some(50)),
+        ("Moreover, write exactly 50 words", Some(50), Some(50)),
+        ("caption under the image: exactly five words", Some(5), Some(5)),
+        ("Exactly 50 words. Be vivid!", Some(50), Some(50)),
+        ("Describe the video in 20-30 words.", Some(20), Some(30)),
+        ("50 words in total", Some(50), Some(50)),
+        ("twenty-five to thirty words", Some(25), Some(30)),
+        ("between one hundred and two hundred words", Some(100), Some(200)),
+        ("1,000–1,200 words", Some(1000), Some(1200)),
+    ] {
+        assert_eq!(LengthRule::parse(text), Some(LengthRule { unit: Unit::Words, min, max }), "{text:?}");
+    }
+}
+
+#[test]
+fn a_request_with_any_doubt_states_no_rule() {
+    for text in [
+        // About how much.
+        "approx. 30 words",
+        "~30 words",
+        "about 30 words",
+        "around 30 words",
+        "roughly 30 words",
+        "nearly 30 words",
+        "almost exactly 30 words",
+        "close to 30 words",
+        "just under 30 words",
+        "more or less 30 words",
+        "30 words (approximately)",
+        "30 words, give or take 5",
+        "20 words or so",
+        "two or three sentences",
+        "30ish words",
+        "30-ish words",
+        // Words that are not understood, or that turn or lift the rule.
+        "in excess of 30 words",
+        "an average of 30 words",
+        "the first 30 words",
+        "an extra 30 words",
+        "30 unique words",
+        "30 words per image",
+        "30 characters with spaces",
+        "Describe the video with two characters",
+        "not 30 words",
+        "not exactly 30 words",
+        "not at least 30 words",
+        "need not exceed 30 words",
+        "need not be less than 30 words",
+        "avoid using more than 30 words",
+        "Reject captions of at most 30 words",
+        "a limit of 30 words",
+        "within a caption under 100 signs: 30 words",
+        "does not need to be more than 30 words",
+        "may exceed 30 words",
+        "if possible, at most 30 words",
+        "30 words. Longer is fine.",
+        "equal to or less than 30 words",
+        "minimum and maximum of 30 words",
+        // Ranges that are none.
+        "at most 20 to 30 words",
+        "20 and 30 words",
+        "between 30 words",
+        "between 20, 25 and 30 words",
+        "one to two hundred words",
+        "at least 20 and at most 30 words",
+        // Nothing keeps it.
+        "fewer than zero words",
+        "more than 4294967295 words",
+    ] {
+        assert_eq!(LengthRule::parse(text), None, "{text:?}");
     }
 }
 

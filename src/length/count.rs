@@ -84,6 +84,8 @@ fn sentences_of_paragraph(text: &str) -> usize {
     let mut has_word = false;
     let mut word = String::new();
     let mut at = 0;
+    // Where the next word begins. It only moves on, so that a long row of marks is not searched again at each of them.
+    let mut next_word = 0;
     while at < chars.len() {
         let c = chars[at];
         at += 1;
@@ -97,7 +99,11 @@ fn sentences_of_paragraph(text: &str) -> usize {
             while at < chars.len() && is_end_mark(chars[at]) {
                 at += 1;
             }
-            let ends = wide || ends_sentence(&chars, at, c, &word);
+            next_word = next_word.max(at);
+            while next_word < chars.len() && !chars[next_word].is_alphanumeric() {
+                next_word += 1;
+            }
+            let ends = wide || ends_sentence(c, &word, chars.get(at), chars.get(next_word));
             if ends && has_word {
                 count += 1;
                 has_word = false;
@@ -112,13 +118,12 @@ fn is_end_mark(c: char) -> bool {
     matches!(c, '.' | '!' | '?' | '…' | '。' | '！' | '？' | '"' | '\'' | '”' | '’' | ')' | ']' | '」' | '』' | '*')
 }
 
-/// Whether the mark `mark` behind `word` ends a sentence; `at` is where the text goes on.
-fn ends_sentence(chars: &[char], at: usize, mark: char, word: &str) -> bool {
-    let Some(next) = chars.get(at) else { return true };
+/// Whether the mark `mark` behind `word` ends a sentence; the text goes on with `next`, its next word with `next_word`.
+fn ends_sentence(mark: char, word: &str, next: Option<&char>, next_word: Option<&char>) -> bool {
+    let Some(next) = next else { return true };
     if !next.is_whitespace() {
         return false;
     }
-    let next_word = chars[at..].iter().find(|c| c.is_alphanumeric());
     if next_word.is_some_and(|c| c.is_lowercase()) {
         return false;
     }

@@ -4,6 +4,8 @@
 //! that is not understood is reported as such, not as kept.
 
 mod count;
+mod number;
+mod request;
 mod rule;
 
 pub use count::{Unit, characters, sentences, words};
