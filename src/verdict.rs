@@ -174,7 +174,9 @@ impl Verdict {
         let outcome = match reading.values {
             Err(unscored) => Outcome::Unscored(unscored),
             Ok(Values::Counts(counts)) => match check_against_record(task, record, &counts) {
-                Err(unscored) => Outcome::Unscored(unscored),
+                Err(detail) => {
+                    Outcome::Unscored(Unscored { reason: Reason::Contradictory, detail, span: reading.span })
+                }
                 Ok(()) => {
                     Outcome::Scored(Scored::Counts(Counts { counts, labelled: reading.labelled, agree: reading.agree }))
                 }

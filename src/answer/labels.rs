@@ -200,8 +200,7 @@ enum Before {
 
 impl Before {
     fn of(text: &str) -> Self {
-        let decoration =
-            ['*', '_', '`', '[', '(', '|', '\'', '"', '“', '‘', '<', '✓', '✗'];
+        let decoration = ['*', '_', '`', '[', '(', '|', '\'', '"', '“', '‘', '<', '✓', '✗'];
         let text = text.trim_end_matches(|c: char| c.is_whitespace() || decoration.contains(&c));
         if is_negated(text) {
             return Before::Not;
@@ -249,7 +248,11 @@ fn is_negated(before: &str) -> bool {
     let before = before.trim_end_matches([':', '-', ' ', ',']);
     let clause = before.rsplit(['—', '–', '.', ';', ':', '|']).next().unwrap_or_default();
     let clause = clause.rsplit(" - ").next().unwrap_or_default();
-    clause.rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).filter(|word| !word.is_empty()).take(7).any(|word| is_one_of(word, &NOT))
+    clause
+        .rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’'))
+        .filter(|word| !word.is_empty())
+        .take(7)
+        .any(|word| is_one_of(word, &NOT))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,7 +62,8 @@ impl RunFile {
         let path = folder.join(RUN_FILE);
         let text = fs::read_to_string(&path).map_err(|source| RunError::Io { path: path.clone(), source })?;
         let corrupt = |what: String| RunError::Corrupt { path: path.clone(), line: None, what };
-        let run_file: Self = serde_json::from_str(&text).map_err(|error| corrupt(format!("not a run.json ({error})")))?;
+        let run_file: Self =
+            serde_json::from_str(&text).map_err(|error| corrupt(format!("not a run.json ({error})")))?;
         let Self { schema_version, fingerprint, declaration, template, .. } = &run_file;
         if *schema_version != SCHEMA_VERSION {
             let what = format!("schema_version is {schema_version}; this capjudge reads {SCHEMA_VERSION}");

@@ -79,9 +79,7 @@ fn prepare<'a>(
     }
     let prompt = setting.task.prompt(record);
     // `check` has found every missing field already; this is the same answer, should the two ever differ.
-    prompt
-        .map(|prompt| (record, prompt))
-        .map_err(|missing| Unscored::new(Reason::MissingField, missing.to_string()))
+    prompt.map(|prompt| (record, prompt)).map_err(|missing| Unscored::new(Reason::MissingField, missing.to_string()))
 }
 
 /// Asks the judge; `None` if the user interrupted it before the reader was done.

@@ -171,7 +171,9 @@ fn check_counts(counts: &CountsSpec) -> Result<(), String> {
             let known = ["listed_events", "record_events", "inserted_events"];
             if !earlier && !known.contains(&bound.as_str()) {
                 let known = known.join(", ");
-                return Err(format!("count `{name}`: at_most `{bound}` is neither one of {known} nor an earlier count"));
+                return Err(format!(
+                    "count `{name}`: at_most `{bound}` is neither one of {known} nor an earlier count"
+                ));
             }
         }
     }

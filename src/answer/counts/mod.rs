@@ -321,9 +321,9 @@ impl<'a> CountsReader<'a> {
 
     /// Whether an input states the same: then the answer may only quote it.
     fn is_forged(&mut self, index: usize, number: u32) -> bool {
-        let forged = self.forged.get_or_insert_with(|| {
-            self.inputs.iter().flat_map(|input| self.format.statements(input)).collect()
-        });
+        let forged = self
+            .forged
+            .get_or_insert_with(|| self.inputs.iter().flat_map(|input| self.format.statements(input)).collect());
         forged.contains(&(index, number))
     }
 
