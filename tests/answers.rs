@@ -152,6 +152,41 @@ proptest! {
     }
 }
 
+/// Each of these once took time that grew with the square of its length, or all of the stack.
+#[test]
+fn long_answers_are_read_in_one_go() {
+    let many = |part: &str| part.repeat(400_000 / part.len());
+    let counts = [
+        many("FINAL METRICS: "),
+        many("HALLUCINATION_COUNT: 1, "),
+        many("HALLUCINATION_COUNT: x, "),
+        many("\n- HALLUCINATION_COUNT: 1"),
+        format!("EVENT-BY-EVENT REASONING:\n{}", many("- was SUPPORTED because\n")),
+        format!("EVENT-BY-EVENT REASONING:\n{}", many("This was [ / ] inserted ")),
+        (0..40_000).map(|event| format!("Event #{event}: SUPPORTED\n")).collect(),
+        format!("FINAL METRICS:\n{}", many("so HALLUCINATION_COUNT: 2. ")),
+        many("</think>"),
+    ];
+    let scores = [
+        format!("{{\"score\": [{}", many("1,")),
+        format!("{}{}", many("\n"), many(">")),
+        format!("{}{}", many(" "), many(">")),
+        format!("{{a: \"{}", many("\", b")),
+        many("{\"score\": 3} "),
+        many("{"),
+        many("<think>"),
+        many("score: 3 \"score\""),
+    ];
+    let both = counts.iter().map(|answer| ("omission", answer)).chain(counts.iter().map(|a| ("hallucination", a)));
+    for (task, answer) in both.chain(scores.iter().map(|answer| ("score", answer))) {
+        let inputs = vec!["HALLUCINATION_COUNT: 7 {\"score\": 3}".to_owned()];
+        let (class, name, expect) = (String::new(), String::new(), Value::Null);
+        let case =
+            Case { class, name, task: task.into(), answer: answer.clone(), finish: Finish::Stop, inputs, expect };
+        read(&case, &[answer]);
+    }
+}
+
 const FRAGMENTS: [&str; 40] = [
     "\n",
     "\r\n",

@@ -78,6 +78,28 @@ fn killed_at_random_moments_a_run_ends_with_the_same_bytes() {
     }
 }
 
+/// A retry pass that was killed is finished, not started again.
+#[test]
+fn a_retry_that_was_cut_off_ends_with_the_same_bytes() {
+    let workspace = Workspace::new();
+    let ids = ["a", "b", "c", "d", "e"];
+    workspace.write_lines("data.jsonl", &ids.map(|id| record(id, "x", "c")));
+    workspace.write_lines("answers.jsonl", &ids.map(|id| json!({"id": id, "answer": "no idea"})));
+    workspace.run(&format!("{RUN} --out whole")).exits(0);
+    workspace.run(&format!("{RUN} --out whole --retry-unscored")).exits(0);
+    let whole = workspace.read("whole/verdicts.jsonl");
+    assert_eq!(whole.lines().count(), 10);
+    for lines in 5..10 {
+        let cut: String = whole.split_inclusive('\n').take(lines).collect();
+        workspace.write("cut/run.json", &workspace.read("whole/run.json"));
+        workspace.write("cut/verdicts.jsonl", &cut);
+        workspace.run(&format!("{RUN} --out cut --retry-unscored")).exits(0);
+        same_files(&workspace, "whole", "cut");
+    }
+    workspace.run(&format!("{RUN} --out whole --retry-unscored")).exits(0);
+    assert_eq!(workspace.lines("whole/verdicts.jsonl").last().unwrap()["attempt"], 3);
+}
+
 #[test]
 fn verdicts_cut_at_any_byte_are_completed_to_the_same_bytes() {
     let workspace = Workspace::new();
@@ -92,6 +114,7 @@ fn verdicts_cut_at_any_byte_are_completed_to_the_same_bytes() {
     let step = if std::env::var_os("CAPJUDGE_KILLS").is_some() { 1 } else { 37 };
     for cut in (0..whole.len()).filter(|cut| whole.is_char_boundary(*cut)).step_by(step) {
         workspace.write("cut/verdicts.jsonl", &whole[..cut]);
+        let _ = std::fs::remove_file(workspace.path("cut/summary.json"));
         workspace.run(&format!("{RUN} --out cut")).exits(0);
         same_files(&workspace, "whole", "cut");
     }

@@ -136,8 +136,8 @@ fn a_failing_record_is_unscored_and_the_run_goes_on() {
 #[test]
 fn unscored_records_are_judged_again_on_request_only() {
     let workspace = three_records();
-    // The judge is the same file all the time, but the record's video appears later: here the answer is what changes,
-    // so the run's note of the judge is changed along with it.
+    // A real judge may answer otherwise the second time. A scripted one does not, so its file is changed, and the run's
+    // note of it too.
     workspace.write_lines(
         "answers.jsonl",
         &[
@@ -149,7 +149,7 @@ fn unscored_records_are_judged_again_on_request_only() {
     workspace.run(RUN).exits(3);
     workspace.run(RUN).exits(3);
     assert_eq!(workspace.lines("out/verdicts.jsonl").len(), 3);
-    let hash = |workspace: &Workspace| capjudge::dataset::sha256_file(&workspace.path("answers.jsonl")).unwrap();
+    let hash = |workspace: &Workspace| capjudge::dataset::sha256_text(&workspace.read("answers.jsonl"));
     let before = hash(&workspace);
     let answers = [("a", 0), ("b", 1), ("c", 2)].map(|(id, count)| json!({"id": id, "answer": answer(count)}));
     workspace.write_lines("answers.jsonl", &answers);
@@ -214,6 +214,49 @@ fn a_torn_last_line_is_repaired_and_said_so() {
     // Damage elsewhere is not repaired by guessing.
     workspace.write("out/verdicts.jsonl", &whole.replacen("\"id\"", "\"ix\"", 1));
     workspace.run(RUN).exits(1).says("verdicts.jsonl:1: not a verdict");
+}
+
+#[test]
+fn data_that_changes_under_a_run_is_not_judged() {
+    let workspace = Workspace::new();
+    let long = "A dog runs. ".repeat(2_000);
+    let ids: Vec<String> = (0..40).map(|index| format!("clip-{index:02}")).collect();
+    let slow = |id: &String| json!({"id": id, "answer": answer(0), "delay_ms": 40});
+    workspace.write_lines("data.jsonl", &ids.iter().map(|id| record(id, "x", &long)).collect::<Vec<_>>());
+    workspace.write_lines("answers.jsonl", &ids.iter().map(slow).collect::<Vec<_>>());
+    let data = workspace.read("data.jsonl");
+    let child = workspace.start(RUN);
+    while std::fs::metadata(workspace.path("out/verdicts.jsonl")).map_or(0, |file| file.len()) == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // In place, as an editor might: the run has the file open.
+    workspace.write("data.jsonl", &data.replace("clip-39", "clip-00"));
+    let ran = crate::workspace::Ran::from(child.wait_with_output().unwrap());
+    ran.exits(1).says("the file was changed while it was being judged");
+    workspace.write("data.jsonl", &data);
+    workspace.run(RUN).exits(0);
+    let mut found: Vec<Value> = workspace.lines("out/verdicts.jsonl").iter().map(|v| v["id"].clone()).collect();
+    found.dedup();
+    assert_eq!(found, ids, "each record once, in order");
+}
+
+#[test]
+fn a_run_that_something_else_changed_is_refused() {
+    let workspace = three_records();
+    workspace.run(RUN).exits(0);
+    let (verdicts, run_file) = (workspace.read("out/verdicts.jsonl"), workspace.read("out/run.json"));
+    workspace.write("out/verdicts.jsonl", &format!("{verdicts}{verdicts}"));
+    workspace.run("summarize out").exits(1).says("verdicts.jsonl:4: not a verdict of this run (attempt 1 at \"a\"");
+    workspace.run(RUN).exits(1).says("verdicts.jsonl:4");
+    workspace.write("out/verdicts.jsonl", &format!("{verdicts}{}", verdicts.replace("\"id\":\"", "\"id\":\"other-")));
+    workspace.run("summarize out").exits(1).says("6 records have a verdict, but the data set has 3");
+    workspace.write("out/verdicts.jsonl", &verdicts.replace("hallucination\"", "omission\""));
+    workspace.run("summarize out").exits(1).says("it is about the task `omission`");
+    workspace.write("out/verdicts.jsonl", &verdicts);
+    workspace.write("out/run.json", &run_file.replace("\"CHR\"", "\"XYZ\""));
+    workspace.run("summarize out").exits(1).says("its task is not the one that its fingerprint names");
+    workspace.write("out/run.json", &run_file.replace("\"schema_version\": 1", "\"schema_version\": 99"));
+    workspace.run("summarize out").exits(1).says("schema_version is 99");
 }
 
 #[test]

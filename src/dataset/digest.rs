@@ -1,8 +1,6 @@
 //! Digests: of ids, so that a million of them fit in memory, and of whole files, so that a run can prove its inputs.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::io::{self, Read};
 
 use sha2::{Digest, Sha256};
 
@@ -23,13 +21,6 @@ impl IdDigest {
 /// The SHA-256 of a text, in hexadecimal.
 pub fn sha256_text(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
-}
-
-/// The SHA-256 of a file, in hexadecimal, without loading it.
-pub fn sha256_file(path: &Path) -> io::Result<String> {
-    let mut reader = HashingReader::new(BufReader::with_capacity(1 << 20, File::open(path)?));
-    io::copy(&mut reader, &mut io::sink())?;
-    Ok(reader.finish())
 }
 
 /// A reader that hashes all that passes through it.

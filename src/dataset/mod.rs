@@ -11,7 +11,7 @@ mod record;
 mod survey;
 
 pub use check::{Problem, ProblemKind, check};
-pub use digest::{HashingReader, IdDigest, sha256_file, sha256_text};
+pub use digest::{HashingReader, IdDigest, sha256_text};
 pub use reader::{DataError, Entry, Limits, RecordReader};
 pub use record::{Broken, GroundTruthEvent, Record, Video};
 pub use survey::{Survey, survey};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::answer::Reason;
 use crate::task::{Formula, Only, Over};
-use crate::verdict::{Events, Outcome, Scored, Verdict};
+use crate::verdict::Events;
 
 /// A verdict, as far as metrics are concerned.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,23 +40,6 @@ impl Numbers<'_> {
             Numbers::Score { score, .. } if name == "score" => Some(*score),
             Numbers::Score { raw_score, .. } if name == "raw_score" => Some(*raw_score),
             Numbers::Score { .. } => None,
-        }
-    }
-}
-
-impl<'a> From<&'a Verdict> for Facts<'a> {
-    fn from(verdict: &'a Verdict) -> Self {
-        Self {
-            system: &verdict.system,
-            caption_type: verdict.caption_type.as_deref(),
-            events: verdict.events,
-            numbers: match &verdict.outcome {
-                Outcome::Scored(Scored::Counts(counts)) => Ok(Numbers::Counts(&counts.counts, counts.agree)),
-                Outcome::Scored(Scored::Score(score)) => {
-                    Ok(Numbers::Score { score: score.score, raw_score: score.raw_score })
-                }
-                Outcome::Unscored(unscored) => Err(unscored.reason),
-            },
         }
     }
 }
