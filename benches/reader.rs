@@ -2,12 +2,12 @@
 //!
 //! `typical`: the answers of `docs/example`, in the format that the prompts ask for. `corpus`: the short and odd ones of
 //! the test corpus, where the fixed cost of a reader shows. Each whole, and in pieces of a token's size, as a judge
-//! streams them. All of an answer is pushed, also what stands behind the place where the reader is done.
+//! streams them. Bytes count up to where the reader is done.
 
 use std::fs;
 use std::path::Path;
 
-use capjudge::answer::{CountFrom, Finish, Reader};
+use capjudge::answer::{CountFrom, Finish, Format, Reader};
 use capjudge::task::Catalog;
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
@@ -33,26 +33,35 @@ fn answers(folder: &str, task: &str) -> Vec<String> {
 
 fn bench(bencher: Bencher, folder: &str, task: &str, piece: usize) {
     let catalog = Catalog::built_in().expect("the built-in tasks are valid");
-    let task_of = catalog.get(task).expect("a built-in task");
+    let format = &catalog.get(task).expect("a built-in task").format;
     let answers = answers(folder, task);
-    let bytes: usize = answers.iter().map(String::len).sum();
+    let bytes: usize = answers.iter().map(|answer| read(format, answer, piece)).sum();
     bencher.counter(BytesCount::new(bytes)).bench_local(|| {
         for answer in &answers {
-            let mut reader = Reader::new(&task_of.format, CountFrom::Stated, Vec::new());
-            let mut rest = answer.as_str();
-            while !rest.is_empty() {
-                let mut end = piece.min(rest.len());
-                while !rest.is_char_boundary(end) {
-                    end += 1;
-                }
-                reader.push(&rest[..end], &mut |event| {
-                    black_box(event);
-                });
-                rest = &rest[end..];
-            }
-            black_box(reader.finish(Finish::Stop, &mut |_| {}));
+            black_box(read(format, answer, piece));
         }
     });
+}
+
+/// Reads an answer in pieces until the reader is done; how many bytes that took.
+fn read(format: &Format, answer: &str, piece: usize) -> usize {
+    let mut reader = Reader::new(format, CountFrom::Stated, Vec::new());
+    let mut rest = answer;
+    while !rest.is_empty() {
+        let mut end = piece.min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        let done = reader.push(&rest[..end], &mut |event| {
+            black_box(event);
+        });
+        rest = &rest[end..];
+        if done {
+            break;
+        }
+    }
+    black_box(reader.finish(Finish::Stop, &mut |_| {}));
+    answer.len() - rest.len()
 }
 
 const TYPICAL: &str = "docs/example";

@@ -98,14 +98,17 @@ pub fn trim_emphasis_end(text: &str) -> &str {
 #[derive(Debug, Clone)]
 pub struct Name {
     words: Vec<String>,
+    /// The first letter, where it is ASCII: most texts are ruled out by it.
+    first: Option<u8>,
 }
 
 impl Name {
     /// Splits a name at everything that is not a letter or a digit.
     pub fn new(name: &str) -> Self {
-        let words =
+        let words: Vec<String> =
             name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
-        Self { words }
+        let first = words.first().and_then(|word| word.bytes().next()).filter(u8::is_ascii);
+        Self { words, first }
     }
 
     /// Whether the name can start with this character.
@@ -116,6 +119,9 @@ impl Name {
 
     /// What follows the name, if `text` starts with it: any case; `_`, `-`, `\_`, spaces or emphasis between its words.
     pub fn strip<'t>(&self, text: &'t str) -> Option<&'t str> {
+        if self.first.is_some() && text.bytes().next().map(|byte| byte.to_ascii_lowercase()) != self.first {
+            return None;
+        }
         let mut rest = text;
         for (index, word) in self.words.iter().enumerate() {
             if index > 0 {
@@ -188,6 +194,14 @@ impl FirstLetters {
             }
         }
         letters
+    }
+
+    /// Adds the first letters of words.
+    pub fn with_words(mut self, words: &[&str]) -> Self {
+        for byte in words.iter().filter_map(|word| word.bytes().next()).filter(u8::is_ascii) {
+            self.ascii |= 1 << byte.to_ascii_lowercase() | 1 << byte.to_ascii_uppercase();
+        }
+        self
     }
 
     /// Whether a name may stand at the start of `text`.

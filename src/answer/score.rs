@@ -515,6 +515,9 @@ impl<'a> ScoreReader<'a> {
 
     /// Whether an object stands in an input, white space and the kind of quotation marks aside.
     fn is_quotation(&self, found: &Found) -> bool {
+        if self.inputs.is_empty() {
+            return false;
+        }
         let words = squeeze(&self.text[found.span.clone()]);
         self.inputs.iter().any(|input| squeeze(input).contains(&words))
     }

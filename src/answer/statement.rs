@@ -3,7 +3,7 @@
 use super::markup::{Name, trim_emphasis_start};
 
 /// Words that may stand before a metric's name.
-const BEFORE: [&str; 9] = ["final", "total", "overall", "the", "corrected", "correct", "revised", "updated", "my"];
+pub const BEFORE: [&str; 9] = ["final", "total", "overall", "the", "corrected", "correct", "revised", "updated", "my"];
 
 /// What may stand between a name and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

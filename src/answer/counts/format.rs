@@ -6,7 +6,7 @@ use crate::answer::Section;
 use crate::answer::labels::LabelWords;
 use crate::answer::markup::{FirstLetters, Name, trim_emphasis_start};
 use crate::answer::number::{Range, read_number};
-use crate::answer::statement::{Separator, find_name, value_at_start, value_behind};
+use crate::answer::statement::{BEFORE, Separator, find_name, value_at_start, value_behind};
 use crate::task::{CountSpec, CountsSpec};
 
 /// A `counts` format, prepared for reading.
@@ -16,6 +16,7 @@ pub struct CountsFormat {
     heading_letters: FirstLetters,
     pub(super) labels: LabelWords,
     pub(super) metrics: Vec<Metric>,
+    metric_letters: FirstLetters,
 }
 
 #[derive(Debug, Clone)]
@@ -47,9 +48,13 @@ impl CountsFormat {
             label: count.label.as_deref().and_then(|label| labels.position(label)),
             spec: count.clone(),
         });
-        let metrics = metrics.collect();
+        let metrics: Vec<Metric> = metrics.collect();
+        // A metric may also start with a word before its name, or with the marks of a JSON key.
+        let metric_letters = FirstLetters::of(metrics.iter().map(|metric| &metric.name))
+            .with_words(&BEFORE)
+            .with_words(&["\"", "'", "{"]);
         let heading_letters = FirstLetters::of(headings.iter().map(|(name, _)| name));
-        Self { headings, heading_letters, labels, metrics }
+        Self { headings, heading_letters, labels, metrics, metric_letters }
     }
 
     /// The section that a line opens, and the words behind its heading.
@@ -78,6 +83,9 @@ impl CountsFormat {
 
     /// The metric that a line states, and the text of its value.
     pub(super) fn metric<'t>(&self, words: &'t str) -> Option<(usize, &'t str)> {
+        if words.starts_with(|c: char| c.is_ascii()) && !self.metric_letters.may_start(words) {
+            return None;
+        }
         self.metrics.iter().enumerate().find_map(|(index, metric)| {
             value_at_start(&metric.name, words, Separator::Optional).map(|value| (index, value))
         })
