@@ -321,3 +321,17 @@ fn show_prints_a_template_byte_for_byte_and_a_record_in_it() {
     workspace.run("prompts show hallucination --data data.jsonl --id b").exits(2).says("no record with the id \"b\"");
     workspace.run("prompts show nonsense").exits(2).says("there is no task `nonsense`; there are hallucination");
 }
+
+#[test]
+fn the_examples_of_the_documentation_are_valid_tasks() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tasks.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let workspace = Workspace::new();
+    for name in ["fluency.txt", "fluency.toml", "colours.txt", "colours.toml"] {
+        let (_, after) = text.split_once(&format!("`{name}`:\n\n```")).unwrap_or_else(|| panic!("no {name}"));
+        let (block, _) = after.split_once("\n```").unwrap();
+        let (_, content) = block.split_once('\n').unwrap();
+        workspace.write(&format!("my/{name}"), content);
+    }
+    workspace.run("prompts check --prompts my").exits(0).prints("ok: colours").prints("ok: fluency");
+}

@@ -501,7 +501,7 @@ fn an_error_is_said_once() {
         ("judge --task hallucination --judge scripted:answers.jsonl --record gone.json", "gone.json"),
     ] {
         let said = workspace.run(words).exits(1).says(&format!("{file}: ")).stderr;
-        assert_eq!(said.matches("(os error").count(), 1, "{said}");
+        assert!(said.matches("(os error").count() <= 1 && said.matches(file).count() == 1, "{said}");
     }
 }
 

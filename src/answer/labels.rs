@@ -155,6 +155,7 @@ impl LabelWords {
             if !ended {
                 continue;
             }
+            let before = before.strip_suffix(" artificially").unwrap_or(before);
             let before = before.strip_suffix(" an").or(before.strip_suffix(" the")).unwrap_or(before);
             let before = trim_emphasis_end(before);
             let alternatives = before.strip_suffix(']').and_then(|inside| inside.rsplit_once('['));

@@ -5,6 +5,8 @@
 /// The decoration before the words of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lead<'a> {
+    /// How far the line is indented.
+    pub indent: usize,
     /// The line is a block quotation (`>`).
     pub quoted: bool,
     /// A bullet stands before the words.
@@ -17,9 +19,13 @@ pub struct Lead<'a> {
 
 const BULLETS: [char; 15] = ['-', '*', '+', '•', '·', '●', '▪', '◦', '‣', '–', '—', '○', '■', '➤', '►'];
 
+/// Marks that open a quotation or a parenthesis are no decoration.
+const OPENS_QUOTATION: [char; 9] = ['“', '”', '„', '‘', '’', '«', '「', '『', '（'];
+
 /// Takes the decoration off the start of a line.
 pub fn lead(line: &str) -> Lead<'_> {
-    let mut lead = Lead { quoted: false, bullet: false, number: None, words: line };
+    let indent = line.len() - line.trim_start().len();
+    let mut lead = Lead { indent, quoted: false, bullet: false, number: None, words: line };
     loop {
         let words = lead.words.trim_start();
         lead.words = words;
@@ -30,6 +36,8 @@ pub fn lead(line: &str) -> Lead<'_> {
             c if BULLETS.contains(&c) && rest.starts_with([' ', '\t']) => lead.bullet = true,
             '•' | '●' | '▪' | '‣' => lead.bullet = true,
             '#' | '*' | '_' | '`' | '|' | '~' => {}
+            // Emoji and the like.
+            c if !c.is_ascii() && !c.is_alphanumeric() && !OPENS_QUOTATION.contains(&c) => {}
             '(' | '[' | '0'..='9' if lead.number.is_none() => match list_number(words) {
                 Some((number, after)) => {
                     lead.number = Some(number);

@@ -139,6 +139,13 @@ pub enum Reason {
     JudgeFailed,
 }
 
+impl Reason {
+    /// Whether another attempt may give a number: not if the record itself is at fault.
+    pub fn may_pass(self) -> bool {
+        !matches!(self, Reason::InvalidRecord | Reason::MissingField | Reason::EmptyCaption)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

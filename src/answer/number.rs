@@ -22,11 +22,11 @@ pub enum Range {
     },
 }
 
-const OPENING: [char; 16] = ['*', '_', '`', '"', '\'', '“', '‘', '”', '’', '(', '[', '{', '<', '|', '「', '\\'];
-const CLOSING: [char; 15] = ['*', '_', '`', '"', '\'', '”', '’', '“', '‘', ')', ']', '}', '>', '|', '」'];
+const OPENING: [char; 17] = ['$', '*', '_', '`', '"', '\'', '“', '‘', '”', '’', '(', '[', '{', '<', '|', '「', '\\'];
+const CLOSING: [char; 16] = ['$', '*', '_', '`', '"', '\'', '”', '’', '“', '‘', ')', ']', '}', '>', '|', '」'];
 
-/// Words that take back or soften the number before them.
-const HEDGES: [&str; 37] = [
+/// Words that take back or soften the number before them, or make it a number of something else.
+const HEDGES: [&str; 75] = [
     "but",
     "if",
     "maybe",
@@ -55,6 +55,7 @@ const HEDGES: [&str; 37] = [
     "could",
     "might",
     "should",
+    "would",
     "instead",
     "rather",
     "capped",
@@ -64,7 +65,111 @@ const HEDGES: [&str; 37] = [
     "strict",
     "lenient",
     "unsure",
+    "not",
+    "wrong",
+    "incorrect",
+    "tentative",
+    "draft",
+    "placeholder",
+    "example",
+    "pending",
+    "default",
+    "unable",
+    "cannot",
+    "guess",
+    "assuming",
+    "instructed",
+    "demands",
+    "tells",
+    "unknown",
+    "undetermined",
+    "dozen",
+    "hundred",
+    "thousand",
+    "million",
+    "pair",
+    "pairs",
+    "each",
+    "times",
+    "per",
+    "second",
+    "seconds",
+    "kg",
+    "less",
+    "more",
+    "excluding",
+    "including",
+    "before",
+    "after",
+    "below",
 ];
+
+/// Words that make a count above 0 one of what is in order, and fit a count of 0.
+const IN_ORDER: [&str; 12] = [
+    "supported",
+    "correct",
+    "match",
+    "matches",
+    "matched",
+    "present",
+    "inferred",
+    "extracted",
+    "true",
+    "none",
+    "all",
+    "non",
+];
+
+/// Words that begin a correction of what was said before.
+const TAKING_BACK: [&str; 21] = [
+    "wait",
+    "actually",
+    "sorry",
+    "oops",
+    "scratch",
+    "correction",
+    "edit",
+    "recount",
+    "recounting",
+    "mistake",
+    "apologize",
+    "apologise",
+    "apologies",
+    "meant",
+    "updated",
+    "revised",
+    "however",
+    "adjusted",
+    "penalty",
+    "deduction",
+    "caps",
+];
+
+/// Whether a line takes back a number that was given before it: such a word, and a number that names no event.
+pub fn takes_back(line: &str) -> bool {
+    let mut words = line.split(|c: char| !c.is_alphabetic());
+    words.any(|word| TAKING_BACK.iter().any(|taking| taking.eq_ignore_ascii_case(word))) && has_own_number(line)
+}
+
+/// Whether a text has a number, in digits or as a word, that does not name an event.
+fn has_own_number(text: &str) -> bool {
+    let mut names_event = false;
+    let tokens = text.split(|c: char| !(c.is_alphanumeric() || c == '#')).filter(|token| !token.is_empty());
+    for token in tokens {
+        let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(token));
+        if token.starts_with(char::is_numeric) || starts_with_number_word(token) {
+            if !names_event {
+                return true;
+            }
+        } else {
+            names_event = token.starts_with('#') || is(&EVENTS) || names_event && is(&["and", "are"]);
+        }
+    }
+    false
+}
+
+/// Words that the number of an event may follow.
+const EVENTS: [&str; 7] = ["event", "events", "item", "items", "nos", "number", "numbers"];
 
 /// Reads the number at the start of `text`; nothing but white space and decoration is [`Reason::MissingMetric`].
 pub fn read_number(text: &str, range: Range) -> Result<u32, Reason> {
@@ -87,6 +192,8 @@ pub fn read_lone_number(text: &str, range: Range) -> Result<u32, Reason> {
 /// The number and what follows it, before that is looked at.
 fn number_at_start(text: &str, range: Range) -> Result<(u32, &str), Reason> {
     let start = text.trim_start_matches(|c: char| c.is_whitespace() || OPENING.contains(&c));
+    // LaTeX: `\\boxed{2}`.
+    let start = start.strip_prefix("boxed{").unwrap_or(start);
     let bracketed = text[..text.len() - start.len()].contains(['[', '<', '{']);
     let bound = text.trim_start_matches(|c: char| c.is_whitespace() || c != '<' && OPENING.contains(&c));
     if bound.strip_prefix(['<', '>']).is_some_and(|after| digit(after.trim_start_matches(['=', ' '])).is_some()) {
@@ -144,8 +251,11 @@ fn no_digits(start: &str, first: char, bracketed: bool) -> Reason {
 
 /// Checks what follows the number: is it still the only one?
 fn check_rest(rest: &str, number: u32, range: Range) -> Result<(), Reason> {
-    let directly = |c: char| c.is_ascii_alphanumeric() || c.is_numeric() || matches!(c, '.' | ',' | '．' | '·' | '⁄');
-    if rest.starts_with(|c: char| directly(c) && !matches!(c, '.' | ','))
+    // A token of the chat template ends an answer.
+    let rest = rest.split("</s>").next().unwrap_or_default();
+    let is_mark = |c: char| ('\u{300}'..='\u{36f}').contains(&c);
+    let directly = |c: char| c.is_ascii_alphanumeric() || c.is_numeric() || matches!(c, '．' | '·' | '⁄') || is_mark(c);
+    if rest.starts_with(directly)
         || rest.strip_prefix(['.', ',']).is_some_and(|after| after.starts_with(char::is_numeric))
     {
         return Err(Reason::Ambiguous);
@@ -175,14 +285,18 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
     // Whether a number here names an event: `events 1, 2 and 5`, `#3`.
     let mut names_event = false;
     let mut word_before = "";
+    let mut in_parentheses = false;
     while let Some(c) = rest.chars().next() {
         if c.is_alphabetic() {
             let end = rest.find(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).unwrap_or(rest.len());
             let word = &rest[..end];
             check_word(word, &rest[end..], word_before.is_empty() && rest.len() == remark.trim_start().len())?;
             let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-            names_event = is(&["event", "events", "item", "items", "no", "nos", "number", "numbers"])
-                || names_event && is(&["and", "are", "namely"]);
+            if range == Range::Count && value > 0 && is(&IN_ORDER) {
+                return Err(Reason::Ambiguous);
+            }
+            // `0 (all 5 events are supported)`
+            names_event = is(&EVENTS) || names_event && is(&["and", "are", "namely"]) || value == 0 && is(&["all"]);
             word_before = word;
             rest = &rest[end..];
             continue;
@@ -194,7 +308,8 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
                 Range::Count => number >= value,
                 Range::Score { max, .. } => number == max,
             };
-            if is_fraction(after) || !(names_event || whole && fits) {
+            let same = number == value && in_parentheses;
+            if is_fraction(after) || !(names_event || same || whole && fits) {
                 return Err(Reason::Ambiguous);
             }
             word_before = "number";
@@ -206,6 +321,7 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
             '-' if rest.starts_with("->") => return Err(Reason::Ambiguous),
             '#' => names_event = true,
             ';' | '.' => names_event = false,
+            '(' | '[' | '（' => in_parentheses = true,
             _ => {}
         }
         rest = &rest[c.len_utf8()..];

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::markup::{Name, is_fence, lead};
-use super::number::{self, read_lone_number, read_number};
+use super::number::{self, read_lone_number, read_number, takes_back};
 use super::statement::{Separator, find_name, value_at_start, value_behind};
 use super::{Event, Finish, Reading, Reason, Unscored, Values, thought};
 use crate::task::ScoreSpec;
@@ -102,6 +102,8 @@ pub struct ScoreReader<'a> {
     lines: Vec<Found>,
     /// A line that only names the score: the next one may hold it.
     waiting: bool,
+    /// Words behind the last score take it back.
+    taken_back: bool,
     /// Where the answer proper starts: behind the thought.
     start: usize,
     /// No object was seen yet, and nothing but fences and white space stands before the one being read.
@@ -126,6 +128,7 @@ impl<'a> ScoreReader<'a> {
             found: Vec::new(),
             lines: Vec::new(),
             waiting: false,
+            taken_back: false,
             start: 0,
             clean: true,
             line_start: 0,
@@ -244,7 +247,11 @@ impl<'a> ScoreReader<'a> {
         let read = match value {
             Some(value) => read_number(value, self.format.range()),
             None if self.waiting => read_lone_number(lead.words, self.format.range()),
-            None => return,
+            None => {
+                // `However, the rule caps it at 1.` behind a score.
+                self.taken_back |= !(self.found.is_empty() && self.lines.is_empty()) && takes_back(line);
+                return;
+            }
         };
         self.waiting = value.is_some() && read == Err(Reason::MissingMetric);
         if !self.waiting && !lead.quoted {
@@ -499,6 +506,7 @@ impl<'a> ScoreReader<'a> {
         let alternative = matches!(between, "," | "or" | "/" | "and") && !self.found.is_empty();
         self.object_end = self.at + 1;
         let Some(mut found) = found else { return };
+        self.taken_back = false;
         if alternative && self.found.last().is_some_and(|before| before.value != found.value) {
             found.value = Err(Reason::Contradictory);
         }
@@ -513,26 +521,35 @@ impl<'a> ScoreReader<'a> {
         }
     }
 
-    /// Whether an object stands in an input, white space and the kind of quotation marks aside.
+    /// Whether an object may be a quotation: it stands in an input, white space and the kind of quotation marks aside;
+    /// or an input has scores of its own, and the object has no reason, or one that stands in the input.
     fn is_quotation(&self, found: &Found) -> bool {
         if self.inputs.is_empty() {
             return false;
         }
         let words = squeeze(&self.text[found.span.clone()]);
-        self.inputs.iter().any(|input| squeeze(input).contains(&words))
+        let reason = found.reason.as_deref().map(squeeze).unwrap_or_default();
+        let forged = self.inputs_have_scores();
+        self.inputs
+            .iter()
+            .map(|input| squeeze(input))
+            .any(|input| input.contains(&words) || forged && input.contains(&reason))
     }
 
-    /// Whether an input states the same score in words (`Score: 4`).
-    fn is_stated_in_input(&self, value: Result<u32, Reason>) -> bool {
+    /// Whether an input gives scores of its own, in any form: then a score without a reason may be quoted from there,
+    /// whichever number it is.
+    fn inputs_have_scores(&self) -> bool {
         let name = &self.format.name;
-        let states = |input: &str| {
+        let gives = |input: &str| {
             find_name(name, input).any(|at| {
+                let at = at - usize::from(input[..at].ends_with('"'));
                 let line = input[at..].lines().next().unwrap_or_default();
                 let stated = value_behind(name, line, Separator::Needed);
-                stated.is_some_and(|stated| read_number(stated, self.format.range()) == value)
+                stated.is_some_and(|stated| read_number(stated, self.format.range()).is_ok())
+                    || stated.is_some_and(|stated| stated.trim_start().starts_with(|c: char| c.is_ascii_digit()))
             })
         };
-        self.inputs.iter().any(|input| states(input))
+        self.inputs.iter().any(|input| gives(input))
     }
 
     /// Ends the answer.
@@ -543,6 +560,9 @@ impl<'a> ScoreReader<'a> {
         }
         let span = found.as_ref().ok().map(|found| [found.span.start, found.span.end]);
         let values = found.and_then(|found| match found.value {
+            Ok(_) if self.taken_back && !self.done => {
+                Err(Unscored::at(Reason::Contradictory, "words behind the score take it back", found.span))
+            }
             Ok(score) => Ok(Values::Score { score, reason: found.reason }),
             Err(reason) => Err(Unscored::at(reason, self.explain(reason), found.span)),
         });
@@ -554,21 +574,16 @@ impl<'a> ScoreReader<'a> {
             self.end(finish, on_event)?;
         }
         let mut quoted = None;
-        // The last verdict that is no quotation counts; one without a reason that is the whole answer is none, since
-        // anybody could write down all of those.
-        let whole = self.found.len() == 1 && self.lines.is_empty();
+        // The last verdict that is no quotation counts.
         while let Some(found) = self.found.pop() {
-            let rest = [&self.text[self.start..found.span.start], &self.text[found.span.end..]];
-            let alone = whole && found.reason.is_none() && rest.iter().all(|text| is_bare(text));
-            if self.done || alone || !self.is_quotation(&found) {
+            if self.done || !self.is_quotation(&found) {
                 return self.agreeing(found);
             }
             quoted.get_or_insert(found.span);
         }
-        let stated: Vec<Found> = std::mem::take(&mut self.lines);
-        let alone = stated.len() == 1 && self.text[self.start..].trim().len() <= stated[0].span.len();
-        let (own, in_input): (Vec<Found>, Vec<Found>) =
-            stated.into_iter().partition(|found| alone || !self.is_stated_in_input(found.value));
+        let forged = self.inputs_have_scores();
+        let (in_input, own): (Vec<Found>, Vec<Found>) =
+            std::mem::take(&mut self.lines).into_iter().partition(|_| forged);
         if let Some(first) = own.first().cloned() {
             let same = own.iter().all(|other| other.value == first.value);
             return if same { Ok(first) } else { Ok(Found { value: Err(Reason::Contradictory), ..first }) };
@@ -588,9 +603,10 @@ impl<'a> ScoreReader<'a> {
     fn agreeing(&self, found: Found) -> Result<Found, Unscored> {
         let differs = |line: &&Found| {
             let behind = line.span.start >= found.span.end;
-            behind && line.value.is_ok() && line.value != found.value && !self.is_stated_in_input(line.value)
+            behind && line.value.is_ok() && line.value != found.value
         };
-        match self.lines.iter().find(differs).filter(|_| found.value.is_ok()) {
+        let differing = self.lines.iter().find(differs).filter(|_| found.value.is_ok() && !self.inputs_have_scores());
+        match differing {
             Some(_) => Ok(Found { value: Err(Reason::Contradictory), ..found }),
             None => Ok(found),
         }

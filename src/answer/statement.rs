@@ -64,14 +64,15 @@ fn value_text(after: &str, separator: Separator) -> Option<&str> {
         let value = trim_emphasis_start(value);
         return Some(value.strip_prefix(['=', ':']).unwrap_or(value));
     }
-    if separator == Separator::Needed {
-        return None;
-    }
     for dash in ['-', '–', '—'] {
         if let Some(value) = trimmed.strip_prefix(dash) {
             // `NAME - 3` is a separator; `NAME -3` may be a negative number, and is read as one.
-            return Some(if value.starts_with([' ', '\t']) { value } else { trimmed });
+            let spaced = value.starts_with([' ', '\t']);
+            return if spaced { Some(value) } else { (separator == Separator::Optional).then_some(trimmed) };
         }
+    }
+    if separator == Separator::Needed {
+        return None;
     }
     let is_value = trimmed.starts_with(|c: char| c.is_numeric() || c == '[' || c == '(');
     (is_value && trimmed.len() < after.len()).then_some(trimmed)

@@ -60,7 +60,8 @@ impl Progress for Bar {
         if again > 0 && !self.quiet {
             self.note(&format!("{again} of {records} records are unscored and judged again"));
         } else if before > 0 && !self.quiet {
-            self.note(&format!("{before} of {records} records have a verdict already; going on with the rest"));
+            let next = if before < records { "going on with the rest" } else { "nothing is left to judge" };
+            self.note(&format!("{before} of {records} records have a verdict already; {next}"));
         }
         self.bar.reset();
         self.bar.set_length(records);

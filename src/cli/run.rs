@@ -130,7 +130,7 @@ impl Args {
         if self.max_unscored.exceeded(unscored, records) {
             say(&format!(
                 "capjudge: {unscored} of {records} records are unscored, more than --max-unscored allows; \
-                 verdicts.jsonl has the reason of each, --retry-unscored judges them again"
+                 verdicts.jsonl has the reason of each"
             ));
             return Ok(End::TooManyUnscored);
         }

@@ -48,7 +48,8 @@ impl Args {
                 let (folder, missing) = (folder.display(), summary.records - summary.judged);
                 say(&format!("note: {folder} is not complete: {missing} records have no verdict yet"));
             }
-            if self.runs.len() > 1 {
+            // Lines of several CSV files are often joined.
+            if self.runs.len() > 1 || self.format == ReportFormat::Csv {
                 summary.run = Some(folder.display().to_string());
             }
             runs.push(summary);

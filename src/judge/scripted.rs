@@ -38,6 +38,9 @@ const LONGEST: u64 = 64 << 20;
 struct Key {
     id: Id,
     task: Option<String>,
+    /// Not needed to find the line, but what is wrong with it should be said at once.
+    #[serde(rename = "finish")]
+    _finish: Option<Finish>,
 }
 
 /// As in a data set, a whole number is read as its digits.

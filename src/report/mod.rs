@@ -166,7 +166,7 @@ fn typed_cell(metric: &MetricSummary) -> String {
 
 /// `0.250 [0.100, 0.400]`, with its own n where that is not the system's.
 fn cell(metric: &MetricSummary, usual_n: u64) -> String {
-    let Some(value) = metric.value else { return "-".to_owned() };
+    let Some(value) = metric.value else { return format!("- (n {})", metric.n) };
     let interval = match (metric.low, metric.high) {
         (Some(low), Some(high)) => format!(" [{low:.3}, {high:.3}]"),
         _ => String::new(),

@@ -11,6 +11,10 @@ pub const TEMPORARY: &str = ".capjudge-tmp-";
 /// also after a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
+    if !folder.is_dir() {
+        let what = format!("the folder {} does not exist", folder.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, what));
+    }
     let mut builder = tempfile::Builder::new();
     builder.prefix(TEMPORARY);
     // Temporary files are private by default; results are for whoever the user's umask says.

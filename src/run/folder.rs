@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -60,8 +61,11 @@ impl RunFile {
     /// The `run.json` of a folder.
     pub fn read(folder: &Path) -> Result<Self, RunError> {
         let path = folder.join(RUN_FILE);
-        let text = fs::read_to_string(&path).map_err(|source| RunError::Io { path: path.clone(), source })?;
         let corrupt = |what: String| RunError::Corrupt { path: path.clone(), line: None, what };
+        let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => corrupt("not there; name the folder of a run".to_owned()),
+            _ => RunError::Io { path: path.clone(), source },
+        })?;
         let run_file: Self =
             serde_json::from_str(&text).map_err(|error| corrupt(format!("not a run.json ({error})")))?;
         let Self { schema_version, fingerprint, declaration, template, .. } = &run_file;
@@ -147,7 +151,7 @@ impl RunFolder {
     }
 
     /// A process that was killed while it wrote a whole file leaves its temporary one behind.
-    fn remove_leftovers(&self) -> std::io::Result<()> {
+    fn remove_leftovers(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
             if is_temporary(&path) && path.is_file() {

@@ -81,8 +81,8 @@ impl Line<'_> {
 pub struct Judged(u32);
 
 impl Judged {
-    fn new(attempt: u32, unscored: bool) -> Self {
-        Self(attempt << 1 | u32::from(unscored))
+    fn new(attempt: u32, can_retry: bool) -> Self {
+        Self(attempt << 1 | u32::from(can_retry))
     }
 
     /// The latest attempt.
@@ -90,8 +90,8 @@ impl Judged {
         self.0 >> 1
     }
 
-    /// Whether it gave no number.
-    pub fn is_unscored(self) -> bool {
+    /// Whether it gave no number, for a reason that another attempt may not have.
+    pub fn can_retry(self) -> bool {
         self.0 & 1 == 1
     }
 }
@@ -114,13 +114,13 @@ pub fn scan(path: &Path, reader: impl BufRead, task: &str) -> Result<Scan, RunEr
         if line.task != task {
             return Err(format!("it is about the task `{}`, not `{task}`", line.task));
         }
-        let unscored = line.facts()?.numbers.is_err();
+        let can_retry = line.facts()?.numbers.is_err_and(|reason| reason.may_pass());
         let digest = IdDigest::of(&line.id);
         let before = scan.judged.get(&digest).map_or(0, |judged| judged.attempt());
         if line.attempt <= before || line.attempt > u32::MAX >> 1 {
             return Err(format!("attempt {} at {:?} after attempt {before}", line.attempt, line.id));
         }
-        scan.judged.insert(digest, Judged::new(line.attempt, unscored));
+        scan.judged.insert(digest, Judged::new(line.attempt, can_retry));
         Ok(())
     })?;
     Ok(Scan { lines, bytes, ..scan })

@@ -214,7 +214,7 @@ struct Pass {
 
 impl Pass {
     fn new(before: &Before, retry: bool) -> Self {
-        let unscored = || before.judged.values().filter(|judged| judged.is_unscored());
+        let unscored = || before.judged.values().filter(|judged| judged.can_retry());
         let latest = before.judged.values().map(|judged| judged.attempt()).max().unwrap_or(1);
         let unfinished = unscored().any(|judged| judged.attempt() < latest);
         let attempt = if unfinished { latest } else { latest + 1 };
@@ -226,7 +226,7 @@ impl Pass {
         match judged {
             None => Some(1),
             Some(judged) => {
-                (self.retry && judged.is_unscored() && judged.attempt() < self.attempt).then_some(self.attempt)
+                (self.retry && judged.can_retry() && judged.attempt() < self.attempt).then_some(self.attempt)
             }
         }
     }

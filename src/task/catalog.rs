@@ -57,6 +57,16 @@ pub enum CatalogError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A declaration without its template.
+    #[error("{path}: its template {template} cannot be read: {source}")]
+    Template {
+        /// The declaration.
+        path: PathBuf,
+        /// The template.
+        template: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A template without a declaration.
     #[error("{0}: a template without a declaration; write {1} beside it (docs/tasks.md)", path.display(), path.with_extension("toml").display())]
     Lone {
@@ -158,8 +168,12 @@ fn read_task(path: &Path) -> Result<(Task, PathBuf), CatalogError> {
     let declared = toml::from_str::<toml::Table>(&toml).ok();
     let declared = declared.as_ref().and_then(|table| table.get("template")?.as_str());
     let template = path.with_file_name(declared.map_or_else(|| format!("{name}.txt"), str::to_owned));
-    let task = Task::new(name, &toml, read(&template)?)
-        .map_err(|source| CatalogError::Task { path: path.to_owned(), source })?;
+    let text = fs::read_to_string(&template).map_err(|source| CatalogError::Template {
+        path: path.to_owned(),
+        template: template.clone(),
+        source,
+    })?;
+    let task = Task::new(name, &toml, text).map_err(|source| CatalogError::Task { path: path.to_owned(), source })?;
     Ok((task, template))
 }
 

@@ -46,6 +46,14 @@ impl Finals {
         }
     }
 
+    /// Something takes back what was stated.
+    pub fn contradict(&mut self, span: Range<usize>) {
+        for stated in self.values.iter_mut().flatten() {
+            stated.contradicted = true;
+            stated.span.end = span.end;
+        }
+    }
+
     /// The statement of a metric.
     pub fn get(&self, index: usize) -> Option<&Stated> {
         self.values.get(index).and_then(Option::as_ref)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::answer::Section;
 use crate::answer::labels::LabelWords;
 use crate::answer::markup::{FirstLetters, Name, trim_emphasis_start};
-use crate::answer::number::{Range, read_number};
+use crate::answer::number::{Range, read_lone_number, read_number};
 use crate::answer::statement::{BEFORE, Separator, find_name, value_at_start, value_behind};
 use crate::task::{CountSpec, CountsSpec};
 
@@ -73,7 +73,10 @@ impl CountsFormat {
                 return Some((*section, ""));
             }
             if let Some(content) = after.strip_prefix([':', '：']) {
-                return Some((*section, trim_emphasis_start(content)));
+                let content = trim_emphasis_start(content);
+                // `Extracted events: 3` counts them; it does not list them.
+                let counts = *section != Section::Final && read_lone_number(content, Range::Count).is_ok();
+                return (!counts).then_some((*section, content));
             }
             // `FINAL METRICS - HALLUCINATION_COUNT: 1`
             let content = trim_emphasis_start(after.strip_prefix(['-', '–', '—'])?);
@@ -96,6 +99,8 @@ impl CountsFormat {
         let mut inside_word = false;
         for (at, c) in text.char_indices() {
             if !inside_word {
+                // `"NAME": 3`: the quotation mark belongs to the name.
+                let at = at - usize::from(text[..at].ends_with('"'));
                 let stated = |metric: &Metric| {
                     metric.name.starts_with(c) && value_behind(&metric.name, &text[at..], Separator::Needed).is_some()
                 };

@@ -15,19 +15,18 @@ use std::sync::Arc;
 
 use super::labels::{Decision, Label};
 use super::markup::{Lead, is_fence, lead, quotation_after, trim_emphasis_end};
-use super::number::{self, read_lone_number, read_number};
+use super::number::{self, read_lone_number, read_number, takes_back};
 use super::{CountFrom, Event, Finish, Reading, Reason, Section, Values, thought};
 use finals::{Chosen, Finals, choose};
 
 /// The events that the answer lists.
 #[derive(Debug, Clone, Default)]
 struct Listed {
-    seen: bool,
-    /// The section has words in it.
-    words: bool,
     numbered: u32,
     bullets: u32,
     none: bool,
+    /// How far the first item is indented; what is further in belongs to an item.
+    indent: Option<usize>,
 }
 
 impl Listed {
@@ -35,19 +34,13 @@ impl Listed {
         if self.numbered > 0 { self.numbered } else { self.bullets }
     }
 
-    /// How many events are listed; unknown without a list, or with words that are no list.
+    /// How many events are listed; unknown without a list, which is not 0.
     fn count(&self) -> Option<u32> {
         match self.items() {
-            1 if self.none => Some(0),
-            0 if self.none || self.seen && !self.words => Some(0),
+            0 | 1 if self.none => Some(0),
             0 => None,
             items => Some(items),
         }
-    }
-
-    /// Whether the list itself says how many there are; an empty section may only not have been filled yet.
-    fn is_explicit(&self) -> bool {
-        self.items() > 0 || self.none
     }
 }
 
@@ -80,6 +73,8 @@ pub struct CountsReader<'a> {
     loose: Finals,
     /// A metric whose value may stand on the next line.
     waiting: Option<(usize, bool, Range<usize>)>,
+    /// The metric whose value was read last, until a line without one.
+    after_value: Option<usize>,
     in_quotation: bool,
     echo: Option<Range<usize>>,
     stated: bool,
@@ -106,6 +101,7 @@ impl<'a> CountsReader<'a> {
             sections: Vec::new(),
             loose: Finals::default(),
             waiting: None,
+            after_value: None,
             in_quotation: false,
             echo: None,
             stated: false,
@@ -149,9 +145,14 @@ impl<'a> CountsReader<'a> {
             }
         }
         let counted = self.labelled_counts();
-        let chosen = choose(&self.sections, &self.loose, counted.as_deref());
+        // Labels that the input has too confirm nothing.
+        let confirming = counted.as_deref().filter(|_| !self.inputs_have_labels());
+        let chosen = choose(&self.sections, &self.loose, confirming);
         let (agree, span) = match (chosen, &counted) {
-            (Chosen::One(finals), Some(counted)) => (Some(finals.equals(counted)), finals.span()),
+            (Chosen::One(finals), Some(counted)) => {
+                let readable = finals.iter().all(|stated| stated.value.is_ok());
+                (readable.then(|| finals.equals(counted)), finals.span())
+            }
             (Chosen::One(finals), None) => (None, finals.span()),
             _ => (None, None),
         };
@@ -258,7 +259,19 @@ impl<'a> CountsReader<'a> {
             };
             self.state(index, value, quoted || was_quoted, name_span.start..span.end, on_event);
         } else if !quoted {
+            self.goes_on(lead, span.clone());
             self.content(lead, span, on_event);
+        }
+    }
+
+    /// A bare number or an `or` right behind a value: a list, or a choice.
+    fn goes_on(&mut self, lead: Lead<'_>, span: Range<usize>) {
+        let Some(index) = self.after_value.take() else { return };
+        let bare = lead.words.is_empty() || lead.number.is_none();
+        let number = lead.number.filter(|_| lead.words.is_empty()).is_some()
+            || bare && read_lone_number(lead.words, number::Range::Count).is_ok();
+        if number || lead.words.get(..3).is_some_and(|or| or.eq_ignore_ascii_case("or ")) {
+            self.finals().state(index, Err(Reason::Ambiguous), false, span);
         }
     }
 
@@ -266,7 +279,7 @@ impl<'a> CountsReader<'a> {
         self.section = section;
         match section {
             Section::Events => {
-                self.listed = Listed { seen: true, ..Listed::default() };
+                self.listed = Listed::default();
                 self.echo = None;
                 self.forget_labels();
                 self.void_finals();
@@ -308,6 +321,7 @@ impl<'a> CountsReader<'a> {
         let quoted = quoted || value.is_ok_and(|number| self.is_forged(index, number));
         self.finals().state(index, value, quoted, span);
         self.stated = true;
+        self.after_value = Some(index);
         on_event(Event::Metric(Arc::clone(&self.format.metrics[index].shared_name), value));
     }
 
@@ -327,6 +341,15 @@ impl<'a> CountsReader<'a> {
         forged.contains(&(index, number))
     }
 
+    /// Whether an input has labelled events, as an answer has.
+    fn inputs_have_labels(&self) -> bool {
+        let labelled = |line: &str| {
+            let lead = lead(line);
+            event_number(lead.words).is_some() && self.format.labels.read(lead.words).label != Label::None
+        };
+        self.inputs.iter().any(|input| input.lines().any(labelled))
+    }
+
     /// A metric's name without a value on its line or the next one.
     fn settle_waiting(&mut self, on_event: &mut dyn FnMut(Event)) {
         if let Some((index, quoted, span)) = self.waiting.take() {
@@ -342,8 +365,10 @@ impl<'a> CountsReader<'a> {
             Section::Events => self.list_line(lead, named, span, on_event),
             Section::Preamble | Section::Other | Section::Final => {
                 if self.decides(lead, named) {
-                    self.void_finals();
-                    self.section = Section::Labels;
+                    // Behind the metrics it is a breakdown of them.
+                    if self.section != Section::Final {
+                        self.section = Section::Labels;
+                    }
                     self.label_line(lead, named, span, on_event);
                     return;
                 }
@@ -359,6 +384,9 @@ impl<'a> CountsReader<'a> {
 
     /// `Wait, recounting: HALLUCINATION_COUNT is 3.` behind another number: nobody can say which one is meant.
     fn correction(&mut self, words: &str, span: Range<usize>) {
+        if takes_back(words) {
+            self.finals().contradict(span.clone());
+        }
         let mut rest = words;
         let mut in_quotes = false;
         while let Some((at, index)) = self.format.find_metric(rest) {
@@ -387,7 +415,10 @@ impl<'a> CountsReader<'a> {
 
     fn list_line(&mut self, lead: Lead<'_>, named: Option<u32>, span: Range<usize>, on_event: &mut dyn FnMut(Event)) {
         let words = trim_emphasis_end(lead.words);
-        self.listed.words = true;
+        let is_item = lead.number.is_some() || named.is_some() || lead.bullet;
+        if is_item && lead.indent > *self.listed.indent.get_or_insert(lead.indent) + 1 {
+            return;
+        }
         if is_none(words) {
             self.listed.none = true;
         }
@@ -477,7 +508,6 @@ impl<'a> CountsReader<'a> {
         self.section == Section::Final
             && self.waiting.is_none()
             && self.echo.is_none()
-            && self.listed.is_explicit()
             && !finals.is_quoted()
             && (0..self.format.metrics.len()).all(|index| finals.get(index).is_some())
             && self.labelled_counts().is_some_and(|counts| finals.equals(&counts))

@@ -97,7 +97,7 @@ impl CountsReader<'_> {
                 if let (Some(limit), Some(value)) = (limit, counts.get(name))
                     && *value > limit
                 {
-                    let what = bound.replace('_', " ");
+                    let what = if bound == "listed_events" { "the number of listed events" } else { bound };
                     let detail = format!("{name} is {value}, but {what} is {limit}");
                     let span = finals.get(index).map(|stated| stated.span.clone()).unwrap_or_default();
                     return Err(Unscored::at(Reason::Contradictory, detail, span));

@@ -12,7 +12,7 @@ use super::{Import, ImportError, Missing, Options};
 use crate::dataset::Record;
 
 /// Statuses that mean that the caption is there.
-const GOOD: [&str; 7] = ["ok", "success", "succeeded", "done", "completed", "complete", "true"];
+const GOOD: [&str; 9] = ["ok", "success", "succeeded", "done", "completed", "complete", "finished", "true", "200"];
 
 /// A join under way.
 #[derive(Debug)]
