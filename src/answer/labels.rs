@@ -246,14 +246,26 @@ fn is_negated(before: &str) -> bool {
         "isn’t", "can’t",
     ];
     // A mark right before the label does not end the clause: `NOT: SUPPORTED`, `not-SUPPORTED`.
-    let before = before.trim_end_matches([':', '-', ' ', ',']);
-    let clause = before.rsplit(['—', '–', '.', ';', ':', '|']).next().unwrap_or_default();
-    let clause = clause.rsplit(" - ").next().unwrap_or_default();
-    clause
-        .rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’'))
-        .filter(|word| !word.is_empty())
-        .take(7)
-        .any(|word| is_one_of(word, &NOT))
+    let mut rest = before.trim_end_matches([':', '-', ' ', ',']);
+    for _ in 0..7 {
+        let is_part = |c: char| c.is_alphabetic() || c == '\'' || c == '’';
+        let word_start = rest.trim_end_matches(is_part).len();
+        if is_one_of(&rest[word_start..], &NOT) {
+            return true;
+        }
+        let before_word = &rest[..word_start];
+        let after_gap = before_word.trim_end_matches([' ', ',', '"', '(', '[', '*', '_']);
+        // A dash between spaces, a full stop or the like begins the clause.
+        let gap = before_word.len() - after_gap.len();
+        if after_gap.is_empty()
+            || after_gap.ends_with(['—', '–', '.', ';', ':', '|'])
+            || gap > 0 && after_gap.ends_with('-')
+        {
+            return false;
+        }
+        rest = after_gap.strip_suffix(|c: char| !is_part(c)).unwrap_or(after_gap);
+    }
+    false
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -185,7 +185,7 @@ impl<'a> CountsReader<'a> {
         self.blank = false;
         let lead = lead(text);
         // A new item ends a quotation that was only never closed.
-        if !lead.quoted && (lead.number.is_some() || event_number(lead.words).is_some()) {
+        if self.in_quotation && !lead.quoted && (lead.number.is_some() || event_number(lead.words).is_some()) {
             self.in_quotation = false;
         }
         let quoted = lead.quoted || self.in_quotation;
@@ -384,6 +384,9 @@ impl<'a> CountsReader<'a> {
 
     /// `Wait, recounting: HALLUCINATION_COUNT is 3.` behind another number: nobody can say which one is meant.
     fn correction(&mut self, words: &str, span: Range<usize>) {
+        if self.finals().is_empty() {
+            return;
+        }
         if takes_back(words) {
             self.finals().contradict(span.clone());
         }
@@ -538,6 +541,9 @@ fn event_number(words: &str) -> Option<u32> {
 
 /// `None`, `N/A`, `No events …`: nothing is listed.
 fn is_none(words: &str) -> bool {
+    if !matches!(words.chars().find(|c| c.is_alphanumeric()), Some('n' | 'N' | 'e' | 'E')) {
+        return false;
+    }
     let words = words.trim_matches(|c: char| !c.is_alphanumeric());
     let starts = |with: &str| words.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     let whole = ["none", "n/a", "na", "nothing", "empty", "none found", "none extracted", "none identified"];
