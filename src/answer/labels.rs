@@ -210,23 +210,8 @@ impl Before {
             return Before::Punctuation;
         }
         const VERBS: [&str; 17] = [
-            "was",
-            "is",
-            "were",
-            "are",
-            "as",
-            "marked",
-            "labeled",
-            "labelled",
-            "deemed",
-            "considered",
-            "judged",
-            "therefore",
-            "thus",
-            "hence",
-            "verdict",
-            "label",
-            "status",
+            "was", "is", "were", "are", "as", "marked", "labeled", "labelled", "deemed", "considered", "judged",
+            "therefore", "thus", "hence", "verdict", "label", "status",
         ];
         let word = text.rsplit(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).next().unwrap_or_default();
         if word.is_empty() {

@@ -26,123 +26,39 @@ const OPENING: [char; 17] = ['$', '*', '_', '`', '"', '\'', '“', '‘', '”',
 const CLOSING: [char; 16] = ['$', '*', '_', '`', '"', '\'', '”', '’', '“', '‘', ')', ']', '}', '>', '|', '」'];
 
 /// Words that take back or soften the number before them, or make it a number of something else.
-const HEDGES: [&str; 75] = [
-    "but",
-    "if",
-    "maybe",
-    "perhaps",
-    "possibly",
-    "probably",
-    "actually",
-    "wait",
-    "correction",
-    "corrected",
-    "revised",
-    "recount",
-    "recounted",
-    "otherwise",
-    "minus",
-    "plus",
-    "half",
-    "vs",
-    "versus",
-    "least",
-    "most",
-    "approximately",
-    "about",
-    "roughly",
-    "around",
-    "could",
-    "might",
-    "should",
-    "would",
-    "instead",
-    "rather",
-    "capped",
-    "maximum",
-    "minimum",
-    "unless",
-    "strict",
-    "lenient",
-    "unsure",
-    "not",
-    "wrong",
-    "incorrect",
-    "tentative",
-    "draft",
-    "placeholder",
-    "example",
-    "pending",
-    "default",
-    "unable",
-    "cannot",
-    "guess",
-    "assuming",
-    "instructed",
-    "demands",
-    "tells",
-    "unknown",
-    "undetermined",
-    "dozen",
-    "hundred",
-    "thousand",
-    "million",
-    "pair",
-    "pairs",
-    "each",
-    "times",
-    "per",
-    "second",
-    "seconds",
-    "kg",
-    "less",
-    "more",
-    "excluding",
-    "including",
-    "before",
-    "after",
-    "below",
+const HEDGES: [&str; 74] = [
+    "but", "if", "maybe", "perhaps", "possibly", "probably", "actually", "wait", "correction", "corrected", "revised",
+    "recount", "recounted", "otherwise", "minus", "plus", "half", "vs", "versus", "least", "most", "approximately",
+    "about", "roughly", "around", "could", "might", "should", "would", "instead", "rather", "capped", "maximum",
+    "minimum", "unless", "strict", "lenient", "unsure", "wrong", "incorrect", "tentative", "draft", "placeholder",
+    "example", "pending", "default", "unable", "cannot", "guess", "assuming", "instructed", "demands", "tells",
+    "unknown", "undetermined", "dozen", "hundred", "thousand", "million", "pair", "pairs", "each", "times", "per",
+    "second", "seconds", "kg", "less", "more", "excluding", "including", "before", "after", "below",
 ];
 
 /// Words that make a count above 0 one of what is in order, and fit a count of 0.
 const IN_ORDER: [&str; 12] = [
-    "supported",
-    "correct",
-    "match",
-    "matches",
-    "matched",
-    "present",
-    "inferred",
-    "extracted",
-    "true",
-    "none",
-    "all",
+    "supported", "correct", "match", "matches", "matched", "present", "inferred", "extracted", "true", "none", "all",
     "non",
+];
+
+/// The hedges that also count where an event is described: the others are everyday words there.
+const STRONG: [&str; 14] = [
+    "maybe", "perhaps", "possibly", "probably", "actually", "wait", "correction", "corrected", "revised", "recount",
+    "otherwise", "unsure", "could", "might",
+];
+
+/// What a `not` in front of makes doubtful; `not supported` and `not mentioned` are what is counted.
+const NOT_THIS: [&str; 14] = [
+    "sure", "certain", "evaluated", "determined", "determinable", "applicable", "known", "verified", "clear", "final",
+    "hallucinated", "omitted", "counted", "including",
 ];
 
 /// Words that begin a correction of what was said before.
 const TAKING_BACK: [&str; 21] = [
-    "wait",
-    "actually",
-    "sorry",
-    "oops",
-    "scratch",
-    "correction",
-    "edit",
-    "recount",
-    "recounting",
-    "mistake",
-    "apologize",
-    "apologise",
-    "apologies",
-    "meant",
-    "updated",
-    "revised",
-    "however",
-    "adjusted",
-    "penalty",
-    "deduction",
-    "caps",
+    "wait", "actually", "sorry", "oops", "scratch", "correction", "edit", "recount", "recounting", "mistake",
+    "apologize", "apologise", "apologies", "meant", "updated", "revised", "however", "adjusted", "penalty",
+    "deduction", "caps",
 ];
 
 /// Whether a line takes back a number that was given before it: such a word, and a number that names no event.
@@ -286,13 +202,17 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
     let mut names_event = false;
     let mut word_before = "";
     let mut in_parentheses = false;
+    // Behind the number of an event stand words about it.
+    let mut describes_event = false;
     while let Some(c) = rest.chars().next() {
         if c.is_alphabetic() {
             let end = rest.find(|c: char| !(c.is_alphabetic() || c == '\'' || c == '’')).unwrap_or(rest.len());
             let word = &rest[..end];
-            check_word(word, &rest[end..], word_before.is_empty() && rest.len() == remark.trim_start().len())?;
+            let first = word_before.is_empty() && rest.len() == remark.trim_start().len();
+            check_word(word, &rest[end..], first, describes_event)?;
             let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-            if range == Range::Count && value > 0 && is(&IN_ORDER) {
+            let negated = word_before.eq_ignore_ascii_case("not");
+            if range == Range::Count && value > 0 && is(&IN_ORDER) && !negated {
                 return Err(Reason::Ambiguous);
             }
             // `0 (all 5 events are supported)`
@@ -312,6 +232,7 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
             if is_fraction(after) || !(names_event || same || whole && fits) {
                 return Err(Reason::Ambiguous);
             }
+            describes_event |= names_event;
             word_before = "number";
             rest = after;
             continue;
@@ -320,7 +241,7 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
             '→' | '⇒' | '➔' | '=' | '+' | '±' | '×' | '~' | '?' | '%' | '/' => return Err(Reason::Ambiguous),
             '-' if rest.starts_with("->") => return Err(Reason::Ambiguous),
             '#' => names_event = true,
-            ';' | '.' => names_event = false,
+            ';' | '.' => (names_event, describes_event) = (false, false),
             '(' | '[' | '（' => in_parentheses = true,
             _ => {}
         }
@@ -330,12 +251,17 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
 }
 
 /// Refuses words that take the number back; `or` and `to` only where another number follows or nothing stands before.
-fn check_word(word: &str, after: &str, first: bool) -> Result<(), Reason> {
+fn check_word(word: &str, after: &str, first: bool, describes_event: bool) -> Result<(), Reason> {
     let is = |other: &str| word.eq_ignore_ascii_case(other);
     let joins = is("or") || is("to") || is("through");
     let next = after.trim_start();
     let number_follows = next.starts_with(char::is_numeric) || starts_with_number_word(next);
-    if HEDGES.iter().any(|hedge| is(hedge)) || joins && number_follows || is("or") && first {
+    let hedges: &[&str] = if describes_event { &STRONG } else { &HEDGES };
+    if hedges.iter().any(|hedge| is(hedge)) || joins && number_follows || is("or") && first {
+        return Err(Reason::Ambiguous);
+    }
+    let next_word = next.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    if is("not") && NOT_THIS.iter().any(|this| this.eq_ignore_ascii_case(next_word)) {
         return Err(Reason::Ambiguous);
     }
     if is("and") && (number_follows && first || next.starts_with("a half")) {

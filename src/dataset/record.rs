@@ -91,15 +91,7 @@ pub struct Broken {
 impl Record {
     /// The names of the fields above. No key of `extra` may be one of them: written as JSON, it would be there twice.
     pub const FIELDS: [&str; 10] = [
-        "id",
-        "system",
-        "caption",
-        "events",
-        "inserted_index",
-        "caption_type",
-        "reference",
-        "length_rule",
-        "video",
+        "id", "system", "caption", "events", "inserted_index", "caption_type", "reference", "length_rule", "video",
         "human",
     ];
 

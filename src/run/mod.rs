@@ -170,7 +170,10 @@ pub fn run(
     let mut interrupted = false;
     for entry in RecordReader::open(&plan.data, plan.limits)? {
         // A line that is not the one that was surveyed is not judged: its verdict would be about other data.
-        let entry = entry.map_err(|_| changed())?;
+        let entry = entry.map_err(|error| match error {
+            DataError::Io { .. } => RunError::Data(error),
+            _ => changed(),
+        })?;
         if surveyed.next() != Some(&entry.hash) {
             return Err(changed());
         }
