@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
 
-use super::markup::{trim_emphasis_end, trim_emphasis_start};
+use super::markup::{is_one_of, trim_emphasis_end, trim_emphasis_start};
 
 /// The label words of a task.
 #[derive(Debug, Clone)]
@@ -303,10 +303,6 @@ impl Quotes {
         let before = line[..at].trim_end_matches(['*', '_', '`', '[']);
         self.open && !before.ends_with(['"', '“'])
     }
-}
-
-fn is_one_of(word: &str, words: &[&str]) -> bool {
-    words.iter().any(|other| other.eq_ignore_ascii_case(word))
 }
 
 fn is_word(text: &str, start: usize, end: usize) -> bool {

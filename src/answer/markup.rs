@@ -92,6 +92,11 @@ pub fn is_fence(line: &str) -> bool {
     line.len() - rest.len() >= 3 && rest.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '+'))
 }
 
+/// Whether a word is one of some words, in any case.
+pub fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|other| other.eq_ignore_ascii_case(word))
+}
+
 /// Takes emphasis, backticks, table bars and white space off the start.
 pub fn trim_emphasis_start(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '`' | '|' | '#'))

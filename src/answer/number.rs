@@ -4,6 +4,7 @@
 //! by word: a further number is only allowed where it cannot be the value (`2 (events 1 and 3)`, `2 out of 5`).
 
 use super::Reason;
+use super::markup::is_one_of;
 
 /// The largest count that is taken for one.
 const MOST: u32 = 9_999;
@@ -64,7 +65,7 @@ const TAKING_BACK: [&str; 21] = [
 /// Whether a line takes back a number that was given before it: such a word, and a number that names no event.
 pub fn takes_back(line: &str) -> bool {
     let mut words = line.split(|c: char| !c.is_alphabetic());
-    words.any(|word| TAKING_BACK.iter().any(|taking| taking.eq_ignore_ascii_case(word))) && has_own_number(line)
+    words.any(|word| is_one_of(word, &TAKING_BACK)) && has_own_number(line)
 }
 
 /// Whether a text has a number, in digits or as a word, that does not name an event.
@@ -72,13 +73,13 @@ fn has_own_number(text: &str) -> bool {
     let mut names_event = false;
     let tokens = text.split(|c: char| !(c.is_alphanumeric() || c == '#')).filter(|token| !token.is_empty());
     for token in tokens {
-        let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(token));
         if token.starts_with(char::is_numeric) || starts_with_number_word(token) {
             if !names_event {
                 return true;
             }
         } else {
-            names_event = token.starts_with('#') || is(&EVENTS) || names_event && is(&["and", "are"]);
+            names_event =
+                token.starts_with('#') || is_one_of(token, &EVENTS) || names_event && is_one_of(token, &["and", "are"]);
         }
     }
     false
@@ -108,7 +109,7 @@ pub fn read_lone_number(text: &str, range: Range) -> Result<u32, Reason> {
 /// The number and what follows it, before that is looked at.
 fn number_at_start(text: &str, range: Range) -> Result<(u32, &str), Reason> {
     let start = text.trim_start_matches(|c: char| c.is_whitespace() || OPENING.contains(&c));
-    // LaTeX: `\\boxed{2}`.
+    // LaTeX: `\boxed{2}`.
     let start = start.strip_prefix("boxed{").unwrap_or(start);
     let bracketed = text[..text.len() - start.len()].contains(['[', '<', '{']);
     let bound = text.trim_start_matches(|c: char| c.is_whitespace() || c != '<' && OPENING.contains(&c));
@@ -161,8 +162,8 @@ fn no_digits(start: &str, first: char, bracketed: bool) -> Reason {
     }
     let first_word = near.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     let bounds = ["at", "up", "more", "less", "fewer", "between", "over", "under", "almost", "nearly", "approx"];
-    let hedges = |word: &str| HEDGES.iter().chain(&bounds).any(|hedge| hedge.eq_ignore_ascii_case(word));
-    if has_digit && hedges(first_word) { Reason::Ambiguous } else { Reason::NotANumber }
+    let hedged = is_one_of(first_word, &HEDGES) || is_one_of(first_word, &bounds);
+    if has_digit && hedged { Reason::Ambiguous } else { Reason::NotANumber }
 }
 
 /// Checks what follows the number: is it still the only one?
@@ -210,7 +211,7 @@ fn check_remark(remark: &str, value: u32, range: Range) -> Result<(), Reason> {
             let word = &rest[..end];
             let first = word_before.is_empty() && rest.len() == remark.trim_start().len();
             check_word(word, &rest[end..], first, describes_event)?;
-            let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
+            let is = |names: &[&str]| is_one_of(word, names);
             let negated = word_before.eq_ignore_ascii_case("not");
             if range == Range::Count && value > 0 && is(&IN_ORDER) && !negated {
                 return Err(Reason::Ambiguous);
@@ -257,11 +258,11 @@ fn check_word(word: &str, after: &str, first: bool, describes_event: bool) -> Re
     let next = after.trim_start();
     let number_follows = next.starts_with(char::is_numeric) || starts_with_number_word(next);
     let hedges: &[&str] = if describes_event { &STRONG } else { &HEDGES };
-    if hedges.iter().any(|hedge| is(hedge)) || joins && number_follows || is("or") && first {
+    if is_one_of(word, hedges) || joins && number_follows || is("or") && first {
         return Err(Reason::Ambiguous);
     }
     let next_word = next.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    if is("not") && NOT_THIS.iter().any(|this| this.eq_ignore_ascii_case(next_word)) {
+    if is("not") && is_one_of(next_word, &NOT_THIS) {
         return Err(Reason::Ambiguous);
     }
     if is("and") && (number_follows && first || next.starts_with("a half")) {
@@ -273,7 +274,7 @@ fn check_word(word: &str, after: &str, first: bool, describes_event: bool) -> Re
 fn starts_with_number_word(text: &str) -> bool {
     const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
     let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    WORDS.iter().any(|number| number.eq_ignore_ascii_case(word))
+    is_one_of(word, &WORDS)
 }
 
 /// `-4`, `– 4`: the number behind a dash.

@@ -3,6 +3,7 @@
 //! Invariant: what stands inside a string is never a verdict, and every character is looked at once, in order, so
 //! pieces of any size give the same reading.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ struct Open {
     bare_keys: bool,
     /// How many lists are open in the value that is being read.
     lists: usize,
-    scores: Vec<(Result<u32, Reason>, Range<usize>)>,
+    scores: Vec<Result<u32, Reason>>,
     reason: Option<String>,
     /// What an object in the place of one of its values gave.
     nested: Option<Found>,
@@ -92,6 +93,10 @@ struct Open {
 pub struct ScoreReader<'a> {
     format: &'a ScoreFormat,
     inputs: Vec<&'a str>,
+    /// The inputs as quotations are compared with them; made when a verdict is there to compare.
+    squeezed: OnceCell<Vec<String>>,
+    /// Whether the inputs have scores of their own; looked for once.
+    forged: OnceCell<bool>,
     text: String,
     at: usize,
     state: State,
@@ -121,6 +126,8 @@ impl<'a> ScoreReader<'a> {
         Self {
             format,
             inputs,
+            squeezed: OnceCell::new(),
+            forged: OnceCell::new(),
             text: String::with_capacity(256),
             at: 0,
             state: State::Prose,
@@ -454,7 +461,7 @@ impl<'a> ScoreReader<'a> {
             };
             on_event(Event::Metric(Arc::clone(&self.format.shared_name), value));
             if let Some(object) = self.objects.last_mut() {
-                object.scores.push((value, start..end));
+                object.scores.push(value);
             }
         } else if string
             && self.format.spec.reason.as_ref().is_some_and(|reason| object.key.eq_ignore_ascii_case(reason))
@@ -530,10 +537,8 @@ impl<'a> ScoreReader<'a> {
         let words = squeeze(&self.text[found.span.clone()]);
         let reason = found.reason.as_deref().map(squeeze).unwrap_or_default();
         let forged = self.inputs_have_scores();
-        self.inputs
-            .iter()
-            .map(|input| squeeze(input))
-            .any(|input| input.contains(&words) || forged && input.contains(&reason))
+        let squeezed = self.squeezed.get_or_init(|| self.inputs.iter().map(|input| squeeze(input)).collect());
+        squeezed.iter().any(|input| input.contains(&words) || forged && input.contains(&reason))
     }
 
     /// Whether an input gives scores of its own, in any form: then a score without a reason may be quoted from there,
@@ -544,12 +549,13 @@ impl<'a> ScoreReader<'a> {
             find_name(name, input).any(|at| {
                 let at = at - usize::from(input[..at].ends_with('"'));
                 let line = input[at..].lines().next().unwrap_or_default();
-                let stated = value_behind(name, line, Separator::Needed);
-                stated.is_some_and(|stated| read_number(stated, self.format.range()).is_ok())
-                    || stated.is_some_and(|stated| stated.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+                value_behind(name, line, Separator::Needed).is_some_and(|stated| {
+                    read_number(stated, self.format.range()).is_ok()
+                        || stated.trim_start().starts_with(|c: char| c.is_ascii_digit())
+                })
             })
         };
-        self.inputs.iter().any(|input| gives(input))
+        *self.forged.get_or_init(|| self.inputs.iter().any(|input| gives(input)))
     }
 
     /// Ends the answer.
@@ -651,11 +657,11 @@ impl<'a> ScoreReader<'a> {
 
 /// The score of a complete object: its own, or that of the object that it wraps.
 fn found_in(object: Open, end: usize) -> Option<Found> {
-    let Some((value, _)) = object.scores.first().cloned() else {
+    let Some(value) = object.scores.first().copied() else {
         // Beside other keys, an object without a reason may be about anything (`"rubric": {"score": 4}`).
         return object.nested.filter(|nested| object.keys == 1 || nested.reason.is_some());
     };
-    let same = object.scores.iter().all(|(other, _)| *other == value);
+    let same = object.scores.iter().all(|other| *other == value);
     let value = if same { value } else { Err(Reason::Contradictory) };
     Some(Found { value, reason: object.reason, span: object.start..end })
 }

@@ -1,6 +1,6 @@
 //! `NAME: value`: whether a text states a metric, and where the text of its value is.
 
-use super::markup::{Name, trim_emphasis_start};
+use super::markup::{Name, is_one_of, trim_emphasis_start};
 
 /// Words that may stand before a metric's name.
 pub const BEFORE: [&str; 9] = ["final", "total", "overall", "the", "corrected", "correct", "revised", "updated", "my"];
@@ -22,7 +22,7 @@ pub fn value_at_start<'t>(name: &Name, words: &'t str, separator: Separator) -> 
             return Some(value);
         }
         let end = words.find(|c: char| !c.is_alphabetic())?;
-        if !BEFORE.iter().any(|before| before.eq_ignore_ascii_case(&words[..end])) {
+        if !is_one_of(&words[..end], &BEFORE) {
             return None;
         }
         words = trim_emphasis_start(&words[end..]);

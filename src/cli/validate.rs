@@ -1,6 +1,6 @@
 //! `capjudge validate`: every problem of a data set, not only the first.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::End;
 use super::output::{print, printable_lines, say};
-use crate::dataset::{DataError, Entry, IdDigest, Limits, Problem, ProblemKind, RecordReader, check};
+use crate::dataset::{DataError, Entry, Limits, Problem, RecordReader, SeenIds, check, empty_caption};
 use crate::task::{Catalog, Task};
 
 const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ impl Args {
             printer.line_problem(1, "compressed with gzip; unpack it first (gunzip)")?;
             return Ok(End::Invalid);
         }
-        let mut first_lines: HashMap<IdDigest, u32> = HashMap::new();
+        let mut ids = SeenIds::default();
         let mut records: u64 = 0;
         for entry in RecordReader::open(&self.data, Limits { line_bytes: self.max_line_bytes })? {
             let entry = match entry {
@@ -62,8 +62,7 @@ impl Args {
                 Err(error) => return Err(error.into()),
             };
             records += 1;
-            let line = u32::try_from(entry.line).unwrap_or(u32::MAX);
-            if let Some(first) = first_lines.insert(IdDigest::of(&entry.id), line) {
+            if let Some(first) = ids.note(&entry.id, entry.line) {
                 let what = format!("{:?} was used in line {first} already", entry.id);
                 printer.problem(&entry, "id", &what, "make ids unique (import has --id-prefix)")?;
             }
@@ -102,13 +101,8 @@ fn problems(entry: &Entry, tasks: &[&Task], folder: &Path) -> Vec<Problem> {
     };
     let known: HashSet<String> = all.iter().map(|problem| problem.field.clone()).collect();
     let mut missed: Vec<Problem> = tasks.iter().flat_map(|task| check(record, task, Some(folder))).collect();
-    if tasks.is_empty() && record.caption.trim().is_empty() {
-        missed.push(Problem {
-            kind: ProblemKind::EmptyCaption,
-            field: "caption".to_owned(),
-            what: "is empty".to_owned(),
-            remedy: "an empty caption is not judged".to_owned(),
-        });
+    if tasks.is_empty() {
+        missed.extend(empty_caption(record));
     }
     for problem in missed {
         if !known.contains(&problem.field) && !all.contains(&problem) {

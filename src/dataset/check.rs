@@ -53,18 +53,17 @@ impl fmt::Display for Problem {
     }
 }
 
+/// What every task needs: a caption.
+pub fn empty_caption(record: &Record) -> Option<Problem> {
+    let remedy = "an empty caption is not judged; remove the record if the system should not be measured by it";
+    let is_empty = record.caption.trim().is_empty();
+    is_empty.then(|| Problem::new(ProblemKind::EmptyCaption, "caption", "is empty", remedy))
+}
+
 /// All problems of a record for a task. `videos` is the folder that video paths are relative to; `None` if the judge
 /// does not look at frames, so that the video need not be there.
 pub fn check(record: &Record, task: &Task, videos: Option<&Path>) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    if record.caption.trim().is_empty() {
-        problems.push(Problem::new(
-            ProblemKind::EmptyCaption,
-            "caption",
-            "is empty",
-            "an empty caption is not judged; remove the record if the system should not be measured by it",
-        ));
-    }
+    let mut problems = Vec::from_iter(empty_caption(record));
     for (name, placeholder) in &task.spec.placeholders {
         if placeholder.from == Source::Caption {
             continue;

@@ -1,5 +1,6 @@
 //! Digests: of ids, so that a million of them fit in memory, and of whole files, so that a run can prove its inputs.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 
 use sha2::{Digest, Sha256};
@@ -15,6 +16,19 @@ impl IdDigest {
         let mut half = [0; 16];
         half.copy_from_slice(&full[..16]);
         Self(half)
+    }
+}
+
+/// The ids of a data set that were seen, and where each was first.
+#[derive(Debug, Default)]
+pub struct SeenIds {
+    first_lines: HashMap<IdDigest, u32>,
+}
+
+impl SeenIds {
+    /// Notes an id; the line that used it before, if one did.
+    pub fn note(&mut self, id: &str, line: u64) -> Option<u32> {
+        self.first_lines.insert(IdDigest::of(id), u32::try_from(line).unwrap_or(u32::MAX))
     }
 }
 

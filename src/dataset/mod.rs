@@ -10,8 +10,8 @@ mod reader;
 mod record;
 mod survey;
 
-pub use check::{Problem, ProblemKind, check};
-pub use digest::{HashingReader, IdDigest, sha256_text};
+pub use check::{Problem, ProblemKind, check, empty_caption};
+pub use digest::{HashingReader, IdDigest, SeenIds, sha256_text};
 pub use reader::{DataError, Entry, Limits, RecordReader};
 pub use record::{Broken, GroundTruthEvent, Record, Video};
 pub use survey::{Survey, survey};

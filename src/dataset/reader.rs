@@ -86,9 +86,9 @@ pub struct Entry {
 
 /// Reads the entries of a data set.
 #[derive(Debug)]
-pub struct RecordReader {
+pub struct RecordReader<R = File> {
     path: PathBuf,
-    input: BufReader<HashingReader<File>>,
+    input: BufReader<R>,
     limits: Limits,
     line: u64,
     buffer: Vec<u8>,
@@ -97,13 +97,14 @@ pub struct RecordReader {
 impl RecordReader {
     /// Opens a data set.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, DataError> {
-        let error = |source| DataError::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(error)?;
-        if file.metadata().map_err(error)?.is_dir() {
-            return Err(error(io::Error::new(io::ErrorKind::IsADirectory, "is a folder; name a JSON Lines file")));
-        }
-        let input = BufReader::with_capacity(1 << 18, HashingReader::new(file));
-        Ok(Self { path: path.to_owned(), input, limits, line: 0, buffer: Vec::new() })
+        Ok(Self::of(open_file(path)?, path, limits))
+    }
+}
+
+impl RecordReader<HashingReader<File>> {
+    /// Opens a data set whose hash is wanted too.
+    pub fn open_hashing(path: &Path, limits: Limits) -> Result<Self, DataError> {
+        Ok(Self::of(HashingReader::new(open_file(path)?), path, limits))
     }
 
     /// Reads what is left and gives the SHA-256 of the whole file.
@@ -112,6 +113,22 @@ impl RecordReader {
             Ok(_) => Ok(self.input.into_inner().finish()),
             Err(source) => Err(DataError::Io { path: self.path, source }),
         }
+    }
+}
+
+fn open_file(path: &Path) -> Result<File, DataError> {
+    let error = |source| DataError::Io { path: path.to_owned(), source };
+    let file = File::open(path).map_err(error)?;
+    if file.metadata().map_err(error)?.is_dir() {
+        return Err(error(io::Error::new(io::ErrorKind::IsADirectory, "is a folder; name a JSON Lines file")));
+    }
+    Ok(file)
+}
+
+impl<R: Read> RecordReader<R> {
+    fn of(input: R, path: &Path, limits: Limits) -> Self {
+        let input = BufReader::with_capacity(1 << 18, input);
+        Self { path: path.to_owned(), input, limits, line: 0, buffer: Vec::new() }
     }
 
     fn next_entry(&mut self) -> Option<Result<Entry, DataError>> {
@@ -150,7 +167,7 @@ impl RecordReader {
     }
 }
 
-impl Iterator for RecordReader {
+impl<R: Read> Iterator for RecordReader<R> {
     type Item = Result<Entry, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {

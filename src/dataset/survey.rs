@@ -3,10 +3,10 @@
 //! A run asks for this first, so that a data set that could not be resumed (no ids, ids twice) is refused before an
 //! hour of judging is spent on it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{DataError, IdDigest, Limits, RecordReader};
+use super::{DataError, Limits, RecordReader, SeenIds};
 
 const ERRORS_KEPT: usize = 10;
 
@@ -26,8 +26,8 @@ pub struct Survey {
 
 /// Reads the whole data set once. `seen` is called after every record, for a progress bar.
 pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<Survey, DataError> {
-    let mut reader = RecordReader::open(path, limits)?;
-    let mut first_lines: HashMap<IdDigest, u32> = HashMap::new();
+    let mut reader = RecordReader::open_hashing(path, limits)?;
+    let mut ids = SeenIds::default();
     let mut errors = Vec::new();
     let mut more = 0;
     let mut records = 0;
@@ -40,8 +40,7 @@ pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<
                 seen(records);
                 line_hashes.push(entry.hash);
                 *systems.entry(entry.system.unwrap_or_default()).or_default() += 1;
-                let line = u32::try_from(entry.line).unwrap_or(u32::MAX);
-                match first_lines.insert(IdDigest::of(&entry.id), line) {
+                match ids.note(&entry.id, entry.line) {
                     None => continue,
                     Some(first) => DataError::Line {
                         path: path.to_owned(),

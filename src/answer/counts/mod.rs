@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::labels::{Decision, Label};
-use super::markup::{Lead, is_fence, lead, quotation_after, trim_emphasis_end};
+use super::markup::{Lead, is_fence, is_one_of, lead, quotation_after, trim_emphasis_end};
 use super::number::{self, read_lone_number, read_number, takes_back};
 use super::{CountFrom, Event, Finish, Reading, Reason, Section, Values, thought};
 use finals::{Chosen, Finals, choose};
@@ -547,7 +547,7 @@ fn is_none(words: &str) -> bool {
     let words = words.trim_matches(|c: char| !c.is_alphanumeric());
     let starts = |with: &str| words.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
     let whole = ["none", "n/a", "na", "nothing", "empty", "none found", "none extracted", "none identified"];
-    whole.iter().any(|none| words.eq_ignore_ascii_case(none))
+    is_one_of(words, &whole)
         || ["no event", "no concrete event", "no extracted event", "none ("].iter().any(|none| starts(none))
 }
 
