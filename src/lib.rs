@@ -28,6 +28,7 @@ pub mod dataset;
 pub mod judge;
 pub mod length;
 pub mod metrics;
+pub mod model;
 pub mod prompt;
 pub mod report;
 pub mod run;
