@@ -8,8 +8,11 @@
 //! ```
 
 pub mod bytes;
+pub mod decoder;
 pub mod error;
 pub mod gguf;
+pub mod linear;
+pub mod rope;
 
 pub use bytes::Bytes;
 pub use error::ModelError;

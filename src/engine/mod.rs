@@ -1,0 +1,190 @@
+//! The engine: a batched step over ragged sequences, and what stands on it.
+//!
+//! ```text
+//!  step ◀── generate ◀── judge        Prefill, decoding, batches, forks and drafts are all the one call.
+//! ```
+//!
+//! Invariant: on the CPU the logits of a sequence do not depend, to the last bit, on how it was cut into chunks, on
+//! what it shares with others, or on who stands beside it in a step.
+
+mod attend;
+mod generate;
+mod kv;
+mod sampler;
+pub mod text;
+
+pub use generate::{Generated, Generating, Generation, generate, prefill};
+pub use kv::{Prefix, Sequence};
+pub use sampler::{Sampler, Sampling};
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use thiserror::Error;
+
+use crate::model::decoder::Decoder;
+use crate::model::TokenId;
+use attend::Batch;
+use kv::Shape;
+
+/// Why a step cannot be made.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// A sequence is longer than the model's context.
+    #[error("{needed} tokens are more than the {context} of the model's context")]
+    Context {
+        /// Positions that the sequence needs.
+        needed: usize,
+        /// Positions that the model has.
+        context: usize,
+    },
+    /// A sequence has no room for the new tokens.
+    #[error("internal error: a sequence with room for {room} tokens was given {tokens}")]
+    Room {
+        /// Room that is left.
+        room: usize,
+        /// New tokens.
+        tokens: usize,
+    },
+    /// The logits are not numbers.
+    #[error("the model's logits are not numbers: its weights are damaged, or not made for this architecture")]
+    NotANumber,
+    /// The tensor library failed.
+    #[error("internal error in the model: {0}")]
+    Tensor(#[from] candle_core::Error),
+}
+
+/// Runs a decoder over sequences.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    decoder: Arc<Decoder>,
+    shape: Shape,
+}
+
+/// What a sequence gets in a step.
+#[derive(Debug)]
+pub struct Chunk<'a> {
+    /// The sequence.
+    pub sequence: &'a mut Sequence,
+    /// What it is given.
+    pub input: Input<'a>,
+    /// Which of the new rows need logits.
+    pub logits: Rows,
+}
+
+/// New positions of a sequence.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// Tokens.
+    Tokens(&'a [TokenId]),
+    /// Embeddings from elsewhere (frames), a row each.
+    Embeddings(&'a Tensor),
+}
+
+/// Which rows of a chunk need logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// None of them.
+    None,
+    /// The last one.
+    Last,
+    /// All.
+    All,
+}
+
+/// The logits of a step.
+#[derive(Debug)]
+pub struct Logits {
+    /// For each chunk the rows that were asked for.
+    rows: Vec<Vec<Vec<f32>>>,
+}
+
+impl Logits {
+    /// The rows of a chunk.
+    pub fn of(&self, chunk: usize) -> &[Vec<f32>] {
+        &self.rows[chunk]
+    }
+
+    /// The last row of a chunk; empty if none was asked for.
+    pub fn last(&self, chunk: usize) -> &[f32] {
+        self.rows[chunk].last().map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Engine {
+    /// An engine for a decoder.
+    pub fn new(decoder: Arc<Decoder>) -> Self {
+        let layers = decoder.layers.iter().map(|layer| (layer.attention.kv_heads, layer.attention.head_dim)).collect();
+        let shape = Shape { layers, device: decoder.compute.device.clone() };
+        Self { decoder, shape }
+    }
+
+    /// The longest sequence that the model takes.
+    pub fn context(&self) -> usize {
+        self.decoder.context
+    }
+
+    /// A sequence that goes on from a prefix, with room for so many positions more.
+    pub fn fork(&self, prefix: &Prefix, room: usize) -> Result<Sequence, EngineError> {
+        let needed = prefix.length() + room;
+        let context = self.context();
+        if needed > context {
+            return Err(EngineError::Context { needed, context });
+        }
+        Ok(Sequence::fork(prefix, room, &self.shape)?)
+    }
+
+    /// Gives every chunk's sequence its new positions, all in one pass through the decoder.
+    pub fn step(&self, chunks: &mut [Chunk<'_>]) -> Result<Logits, EngineError> {
+        let device = &self.decoder.compute.device;
+        let mut embeddings = Vec::with_capacity(chunks.len());
+        let mut positions = Vec::new();
+        let mut wanted = Vec::new();
+        let mut counts = Vec::with_capacity(chunks.len());
+        let mut sequences = Vec::with_capacity(chunks.len());
+        for chunk in chunks.iter_mut() {
+            let rows = match chunk.input {
+                Input::Tokens(tokens) => self.decoder.embedding.forward(tokens, device)?,
+                Input::Embeddings(rows) => rows.clone(),
+            };
+            let count = rows.dim(0)?;
+            let (start, room) = (chunk.sequence.length(), chunk.sequence.room());
+            if count > room {
+                return Err(EngineError::Room { room, tokens: count });
+            }
+            let first = positions.len();
+            // Positions are below the context, which a loader keeps far below 2^32.
+            positions.extend((start..start + count).map(|position| position as u32));
+            let asked = match chunk.logits {
+                Rows::None => 0,
+                Rows::Last => count.min(1),
+                Rows::All => count,
+            };
+            wanted.extend((first + count - asked..first + count).map(|row| row as u32));
+            counts.push(asked);
+            if count > 0 {
+                embeddings.push(rows);
+                sequences.push((&mut *chunk.sequence, count));
+            }
+        }
+        if positions.is_empty() {
+            return Ok(Logits { rows: counts.iter().map(|_| Vec::new()).collect() });
+        }
+        let embeddings = if embeddings.len() == 1 { embeddings.remove(0) } else { Tensor::cat(&embeddings, 0)? };
+        let mut batch = Batch { sequences, compute: &self.decoder.compute };
+        let out = self.decoder.forward(embeddings, &positions, &mut batch)?;
+        for (sequence, rows) in batch.sequences {
+            sequence.tail.length += rows;
+        }
+        if wanted.is_empty() {
+            return Ok(Logits { rows: counts.iter().map(|_| Vec::new()).collect() });
+        }
+        let wanted = Tensor::new(wanted.as_slice(), device)?;
+        let mut logits = self.decoder.logits(&out.index_select(&wanted, 0)?)?.to_vec2::<f32>()?.into_iter();
+        let rows: Vec<Vec<Vec<f32>>> = counts.iter().map(|count| logits.by_ref().take(*count).collect()).collect();
+        if rows.iter().flatten().any(|row| row.iter().any(|logit| logit.is_nan())) {
+            return Err(EngineError::NotANumber);
+        }
+        Ok(Logits { rows })
+    }
+}

@@ -1,0 +1,92 @@
+//! The arithmetic of the CPU: quantised matrices, matrix products, attention.
+//!
+//! Invariant: what comes out of a row depends on that row alone. Each number is summed in one fixed order, whatever
+//! else is in the batch, however a prompt is cut into chunks, and whichever thread does it. So a verdict is the same
+//! at every batch size, with and without a shared prefix (`docs/design/0008-row-by-row.md`).
+//!
+//! All `unsafe` code of this crate is here and in the mapping of files. A kernel is chosen at run time; adding one (AVX-512, NEON)
+//! means a file beside `avx2.rs` and a line in [`Level::detect`].
+
+mod attention;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod blocks;
+mod exp;
+mod gate;
+mod matmul;
+mod matrix;
+mod portable;
+mod threads;
+
+pub use attention::{Attention, KeyValues, attention};
+pub use gate::{Gate, GateOp};
+pub use matmul::{MatMul, matmul};
+pub use matrix::{Matrix, block_bytes};
+pub use threads::{set_threads, threads};
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Which instructions the kernels use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Plain Rust, on every machine.
+    Portable,
+    /// AVX2 with FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+}
+
+impl Level {
+    /// The best that this machine has.
+    pub fn detect() -> Self {
+        static BEST: OnceLock<Level> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
+                return Level::Avx2;
+            }
+            Level::Portable
+        })
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+        })
+    }
+}
+
+/// Rows and columns of the largest tile of dot products.
+const TILE_ROWS: usize = 4;
+const TILE_COLUMNS: usize = 3;
+
+/// A pointer that threads write through at places of their own.
+#[derive(Clone, Copy)]
+struct Shared(*mut f32);
+
+// SAFETY: whoever shares the pointer gives every thread other elements to write, and reads none before all are done.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// # Safety
+    /// `at` lies inside the memory behind the pointer, and no other thread touches it.
+    unsafe fn write(self, at: usize, value: f32) {
+        // SAFETY: as the caller says.
+        unsafe { *self.0.add(at) = value }
+    }
+
+    /// # Safety
+    /// The `length` floats from `at` on lie inside the memory behind the pointer, and nobody else touches them while
+    /// the slice is there.
+    unsafe fn slice<'a>(self, at: usize, length: usize) -> &'a mut [f32] {
+        // SAFETY: as the caller says.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(at), length) }
+    }
+}
