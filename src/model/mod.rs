@@ -10,6 +10,9 @@
 pub mod bytes;
 pub mod error;
 pub mod gguf;
+pub mod locate;
+mod mapped;
+pub mod safetensors;
 
 pub use bytes::Bytes;
 pub use error::ModelError;
