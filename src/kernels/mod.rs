@@ -22,7 +22,7 @@ pub use attention::{Attention, KeyValues, attention};
 pub use gate::{Gate, GateOp};
 pub use matmul::{MatMul, matmul};
 pub use matrix::{Matrix, block_bytes};
-pub use threads::{set_threads, threads};
+pub use threads::{set_threads, share, threads};
 
 use std::fmt;
 use std::sync::OnceLock;

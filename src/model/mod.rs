@@ -1,18 +1,27 @@
 //! A judge model, from files to logits.
 //!
 //! ```text
-//!  a name ──▶ files ──▶ weights ──▶ decoder
-//!  locate     gguf      weights     decoder ─ linear ─ kernels
-//!             safetensors
-//!                    ──▶ tokenizer, chat template
+//!  a name ──▶ files ─────────▶ weights ──▶ decoder ──▶ logits
+//!  locate     gguf, safetensors  weights     decoder ─ linear ─ kernels
+//!                └─▶ config (family, rope)      │
+//!                └─▶ tokenizer, chat            └─ one for all families
 //! ```
+//!
+//! Invariant: nothing of a file is believed before it is checked, and nothing of it is fetched from anywhere.
 
 pub mod bytes;
+pub mod config;
 pub mod decoder;
 pub mod error;
+pub mod family;
 pub mod gguf;
 pub mod linear;
+pub mod locate;
+mod mapped;
+pub mod quantise;
 pub mod rope;
+pub mod safetensors;
+pub mod weights;
 
 pub use bytes::Bytes;
 pub use error::ModelError;
