@@ -26,6 +26,7 @@ pub mod answer;
 pub mod cli;
 pub mod dataset;
 pub mod judge;
+pub mod engine;
 pub mod kernels;
 pub mod length;
 pub mod metrics;

@@ -6,6 +6,7 @@ mod gguf_bytes;
 mod import;
 mod length;
 mod metrics;
+mod models;
 mod model_files;
 mod prompts;
 mod records;
