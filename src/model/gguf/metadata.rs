@@ -1,6 +1,6 @@
 //! The key-value part of a GGUF file.
 //!
-//! Invariant: a value of another type than the one asked for counts as absent; a number is given as any type that fits it.
+//! Invariant: a value of another type than the one asked for counts as absent.
 
 use std::collections::BTreeMap;
 
