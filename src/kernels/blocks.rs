@@ -4,7 +4,7 @@
 //! are equal to the bit. Written so that a compiler can use whatever vectors the calling function allows.
 
 use candle_core::quantized::GgmlDType;
-use half::{bf16, f16};
+use half::f16;
 
 /// Numbers of a small block and of a large one.
 const SMALL: usize = 32;
@@ -13,32 +13,46 @@ const LARGE: usize = 256;
 /// The numbers of a row. The bytes and `out` belong to each other: [`super::Matrix`] has checked that.
 #[inline(always)]
 pub fn dequantise(dtype: GgmlDType, bytes: &[u8], out: &mut [f32]) {
+    // A macro, because a function that is handed over as a value is not compiled for the caller's instructions.
+    macro_rules! each {
+        ($block:ident) => {
+            for (bytes, out) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+                $block(bytes, out);
+            }
+        };
+    }
     match dtype {
-        GgmlDType::F32 => each(bytes, out, |b: &[u8; 4], o: &mut [f32; 1]| o[0] = f32::from_le_bytes(*b)),
-        GgmlDType::F16 => each(bytes, out, |b: &[u8; 2], o: &mut [f32; 1]| o[0] = f16::from_le_bytes(*b).to_f32()),
-        GgmlDType::BF16 => each(bytes, out, |b: &[u8; 2], o: &mut [f32; 1]| o[0] = bf16::from_le_bytes(*b).to_f32()),
-        GgmlDType::Q4_0 => each(bytes, out, q4_0),
-        GgmlDType::Q4_1 => each(bytes, out, q4_1),
-        GgmlDType::Q5_0 => each(bytes, out, q5_0),
-        GgmlDType::Q5_1 => each(bytes, out, q5_1),
-        GgmlDType::Q8_0 => each(bytes, out, q8_0),
-        GgmlDType::Q2K => each(bytes, out, q2_k),
-        GgmlDType::Q3K => each(bytes, out, q3_k),
-        GgmlDType::Q4K => each(bytes, out, q4_k),
-        GgmlDType::Q5K => each(bytes, out, q5_k),
-        GgmlDType::Q6K => each(bytes, out, q6_k),
+        GgmlDType::F32 => each!(f32_),
+        GgmlDType::F16 => each!(f16_),
+        GgmlDType::BF16 => each!(bf16_),
+        GgmlDType::Q4_0 => each!(q4_0),
+        GgmlDType::Q4_1 => each!(q4_1),
+        GgmlDType::Q5_0 => each!(q5_0),
+        GgmlDType::Q5_1 => each!(q5_1),
+        GgmlDType::Q8_0 => each!(q8_0),
+        GgmlDType::Q2K => each!(q2_k),
+        GgmlDType::Q3K => each!(q3_k),
+        GgmlDType::Q4K => each!(q4_k),
+        GgmlDType::Q5K => each!(q5_k),
+        GgmlDType::Q6K => each!(q6_k),
         // These two hold activations, never weights; no loader gives them.
         GgmlDType::Q8_1 | GgmlDType::Q8K => out.fill(f32::NAN),
     }
 }
 
 #[inline(always)]
-fn each<const B: usize, const N: usize>(bytes: &[u8], out: &mut [f32], block: impl Fn(&[u8; B], &mut [f32; N])) {
-    let (blocks, _) = bytes.as_chunks::<B>();
-    let (outs, _) = out.as_chunks_mut::<N>();
-    for (bytes, out) in blocks.iter().zip(outs) {
-        block(bytes, out);
-    }
+fn f32_(b: &[u8; 4], out: &mut [f32; 1]) {
+    out[0] = f32::from_le_bytes(*b);
+}
+
+#[inline(always)]
+fn f16_(b: &[u8; 2], out: &mut [f32; 1]) {
+    out[0] = half(b, 0);
+}
+
+#[inline(always)]
+fn bf16_(b: &[u8; 2], out: &mut [f32; 1]) {
+    out[0] = f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16);
 }
 
 #[inline(always)]
