@@ -8,11 +8,15 @@
 //! ```
 
 pub mod bytes;
+pub mod chat;
 pub mod error;
 pub mod gguf;
+pub mod tokenizer;
 
 pub use bytes::Bytes;
+pub use chat::ChatTemplate;
 pub use error::ModelError;
+pub use tokenizer::{Piece, Tokenizer};
 
 /// A token, by its number in the model's vocabulary.
 pub type TokenId = u32;

@@ -1,0 +1,3 @@
+//! The engine: from tokens to answers.
+
+pub mod text;
