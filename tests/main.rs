@@ -2,9 +2,11 @@
 
 mod answers;
 mod crashes;
+mod gguf_bytes;
 mod import;
 mod length;
 mod metrics;
+mod model_files;
 mod prompts;
 mod records;
 mod run;

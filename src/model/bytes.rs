@@ -19,6 +19,15 @@ impl Bytes {
         let length = (*owner).as_ref().len();
         (range.start <= range.end && range.end <= length).then_some(Self { owner, range })
     }
+
+    /// A part of these bytes; `None` if it does not lie inside them.
+    pub fn slice(&self, range: Range<usize>) -> Option<Self> {
+        if range.start > range.end || range.end > self.range.len() {
+            return None;
+        }
+        let range = self.range.start + range.start..self.range.start + range.end;
+        Some(Self { owner: Arc::clone(&self.owner), range })
+    }
 }
 
 impl From<Vec<u8>> for Bytes {

@@ -114,7 +114,8 @@ impl ChatTemplate {
             return Err(ModelError::unsupported(&self.path, what));
         }
         let (before, after) = (text[..place].to_owned(), text[place + stand_in.len()..].to_owned());
-        let opens_thought = after.trim_end().ends_with(THINK).then(|| after.rfind(THINK).map(|at| after[at..].to_owned()));
+        let opens_thought =
+            after.trim_end().ends_with(THINK).then(|| after.rfind(THINK).map(|at| after[at..].to_owned()));
         let mut pieces = vec![Piece::Trusted(Cow::Owned(before))];
         pieces.extend(inner);
         pieces.push(Piece::Trusted(Cow::Owned(after)));
@@ -157,7 +158,8 @@ impl ChatTemplate {
             Ok(())
         });
         match done {
-            Ok(()) => String::from_utf8(output.bytes).map_err(|_| ModelError::bad(&self.path, "the chat template writes no UTF-8")),
+            Ok(()) => String::from_utf8(output.bytes)
+                .map_err(|_| ModelError::bad(&self.path, "the chat template writes no UTF-8")),
             Err(_) if output.full => Err(ModelError::bad(
                 &self.path,
                 format!("the chat template writes more than {MAX_OUTPUT_BYTES} bytes; is it damaged?"),

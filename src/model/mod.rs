@@ -11,6 +11,9 @@ pub mod bytes;
 pub mod chat;
 pub mod error;
 pub mod gguf;
+pub mod locate;
+mod mapped;
+pub mod safetensors;
 pub mod tokenizer;
 
 pub use bytes::Bytes;

@@ -42,7 +42,8 @@ pub fn without_generation_tags(source: &str) -> String {
         out.push_str(&rest[..start]);
         if name == "generation" || name == "endgeneration" {
             // An empty comment trims the white space around it as the tag would.
-            let (open, close) = (if tag.starts_with("{%-") { "-" } else { "" }, if tag.ends_with("-%}") { "-" } else { "" });
+            let (open, close) =
+                (if tag.starts_with("{%-") { "-" } else { "" }, if tag.ends_with("-%}") { "-" } else { "" });
             out.push_str(&format!("{{#{open} {close}#}}"));
         } else {
             out.push_str(tag);

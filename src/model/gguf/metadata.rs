@@ -1,4 +1,6 @@
 //! The key-value part of a GGUF file.
+//!
+//! Invariant: a value of another type than the one asked for is not there; nothing is converted that could change.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +15,25 @@ pub enum Value {
     Float(f64),
     /// A truth value.
     Bool(bool),
-    /// Text.
+    /// Text. Under `tokenizer.` it is what the file holds, byte for byte; elsewhere, where it only describes the
+    /// model, bytes that are not UTF-8 are shown as U+FFFD.
     Text(String),
     /// A list.
     Array(Array),
+}
+
+impl Value {
+    /// What the value is, in a word for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unsigned(_) => "a whole number",
+            Self::Signed(_) => "a signed whole number",
+            Self::Float(_) => "a float",
+            Self::Bool(_) => "a truth value",
+            Self::Text(_) => "a text",
+            Self::Array(_) => "a list",
+        }
+    }
 }
 
 /// A list of one type.
@@ -24,11 +41,11 @@ pub enum Value {
 pub enum Array {
     /// Integers of any width and sign.
     Integers(Vec<i64>),
-    /// Floats.
+    /// Floats; those of 64 bits are rounded to 32.
     Floats(Vec<f32>),
     /// Truth values.
     Bools(Vec<bool>),
-    /// Texts.
+    /// Texts, with the same promise as [`Value::Text`].
     Texts(Vec<String>),
 }
 

@@ -50,7 +50,8 @@ fn byte_level(path: &Path, metadata: &Metadata) -> Result<Parts, ModelError> {
     // Files from before the key existed are of the sort that the default was made for.
     let pre = pre::find(metadata.text("tokenizer.ggml.pre").unwrap_or("default"));
     let pre = pre.map_err(|what| ModelError::unsupported(path, what))?;
-    let merges = metadata.texts("tokenizer.ggml.merges").ok_or_else(|| bad("tokenizer.ggml.merges is missing".into()))?;
+    let merges =
+        metadata.texts("tokenizer.ggml.merges").ok_or_else(|| bad("tokenizer.ggml.merges is missing".into()))?;
     let merges: Merges = merges
         .iter()
         .map(|merge| match merge.split_once(' ') {

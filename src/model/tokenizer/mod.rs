@@ -18,6 +18,7 @@ mod untrusted;
 mod vocabulary;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tokenizers::OffsetReferential;
@@ -202,6 +203,12 @@ impl Tokenizer {
 
     fn failed(&self, error: &(dyn std::error::Error + Send + Sync)) -> ModelError {
         ModelError::bad(&self.path, format!("the tokenizer cannot read a text: {error}"))
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokenizer of {}, {} tokens", self.path.display(), self.vocab_size())
     }
 }
 

@@ -44,7 +44,8 @@ pub struct Parts {
 impl Parts {
     /// The tokenizer; `path` is the file that errors name.
     pub fn build(self, path: &Path) -> Result<Tokenizer, ModelError> {
-        let failed = |error: tokenizers::Error| ModelError::bad(path, format!("the tokenizer cannot be built: {error}"));
+        let failed =
+            |error: tokenizers::Error| ModelError::bad(path, format!("the tokenizer cannot be built: {error}"));
         check_merges(&self.merges, &self.ids).map_err(|what| ModelError::bad(path, what))?;
         let mut model = BPE::builder()
             .vocab_and_merges(self.ids, self.merges)
@@ -66,7 +67,10 @@ impl Parts {
         ends.dedup();
         for id in ends.iter().chain(&self.bos) {
             if vocabulary.name(*id).is_none() {
-                return Err(ModelError::bad(path, format!("token {id} begins or ends texts, but is not in the vocabulary")));
+                return Err(ModelError::bad(
+                    path,
+                    format!("token {id} begins or ends texts, but is not in the vocabulary"),
+                ));
             }
         }
         let start = Plain { normalizer: self.normalizer, pre_tokenizer: self.pre_tokenizer };

@@ -104,12 +104,7 @@ fn stands_for(id: TokenId, made_of: &[u8], vocabulary: &Vocabulary) -> bool {
 }
 
 /// A text that the vocabulary holds as a control token, or not at all: in two halves, or byte by byte.
-fn encode_cut(
-    text: &str,
-    model: &ModelWrapper,
-    vocabulary: &Vocabulary,
-    ids: &mut Vec<TokenId>,
-) -> Result<(), String> {
+fn encode_cut(text: &str, model: &ModelWrapper, vocabulary: &Vocabulary, ids: &mut Vec<TokenId>) -> Result<(), String> {
     let middle = text.char_indices().map(|(at, _)| at).nth(text.chars().count() / 2).unwrap_or_default();
     if middle > 0 {
         encode_word(&text[..middle], model, vocabulary, ids)?;
