@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long)]
     model: String,
     /// The text; standard input if neither --text nor --file is given
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long, conflicts_with = "file", allow_hyphen_values = true)]
     text: Option<String>,
     /// JSON Lines of strings; prints a JSON array of ids for each
     #[arg(long)]

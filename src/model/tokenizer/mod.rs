@@ -28,7 +28,7 @@ use tokenizers::tokenizer::OffsetType;
 use super::gguf::Metadata;
 use super::{ModelError, TokenId};
 pub(super) use json::{read_file, read_json};
-use untrusted::Plain;
+use untrusted::{Lost, Plain};
 use vocabulary::Vocabulary;
 
 /// The longest text that is tokenised in one piece: far beyond any context, and what keeps the regex engine in bounds.
@@ -176,9 +176,16 @@ impl Tokenizer {
     }
 
     fn encode_plain(&self, plain: &Plain, text: &str, ids: &mut Vec<TokenId>) -> Result<(), ModelError> {
-        plain
-            .encode(text, self.inner.get_model(), &self.vocabulary, ids)
-            .map_err(|what| ModelError::unsupported(&self.path, what))
+        let encode =
+            |text: &str, ids: &mut Vec<TokenId>| plain.encode(text, self.inner.get_model(), &self.vocabulary, ids);
+        encode(text, ids).map_err(|Lost| {
+            let lost = text.chars().find(|c| encode(c.encode_utf8(&mut [0; 4]), &mut Vec::new()).is_err());
+            let lost = lost.map_or("some text".to_owned(), |c| format!("U+{:04X}", u32::from(c)));
+            ModelError::Option(format!(
+                "{}: the vocabulary has no ordinary token for {lost}, so the model cannot be shown this text; take it out",
+                self.path.display()
+            ))
+        })
     }
 
     /// Where the first added token of a trusted text starts; the text's end if there is none.

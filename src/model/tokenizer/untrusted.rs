@@ -16,6 +16,10 @@ use tokenizers::{Model, NormalizedString, Normalizer, OffsetReferential, PreToke
 use super::TokenId;
 use super::vocabulary::{Kind, Spelling, Vocabulary};
 
+/// A text that the vocabulary cannot spell with ordinary tokens.
+#[derive(Debug)]
+pub struct Lost;
+
 /// Normaliser and pre-tokeniser.
 #[derive(Debug, Clone)]
 pub struct Plain {
@@ -25,10 +29,10 @@ pub struct Plain {
 
 impl Plain {
     /// What text looks like when the vocabulary sees it.
-    pub fn sees(&self, text: &str) -> Result<String, String> {
+    pub fn sees(&self, text: &str) -> Option<String> {
         let words = self.words(self.normalize(text)?)?;
         let words = words.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
-        Ok(words.into_iter().map(|(word, _, _)| word).collect())
+        Some(words.into_iter().map(|(word, _, _)| word).collect())
     }
 
     /// Appends a text's tokens.
@@ -38,56 +42,49 @@ impl Plain {
         model: &ModelWrapper,
         vocabulary: &Vocabulary,
         ids: &mut Vec<TokenId>,
-    ) -> Result<(), String> {
-        let normalized = self.normalize(text)?;
+    ) -> Result<(), Lost> {
+        let normalized = self.normalize(text).ok_or(Lost)?;
         let wanted = match vocabulary.spelling() {
             Spelling::Bytes => normalized.get().as_bytes().to_vec(),
             Spelling::Spaces => vocabulary.spelled(normalized.get()),
         };
         let first = ids.len();
-        for (word, _, _) in self.words(normalized)?.get_splits(OffsetReferential::Normalized, OffsetType::Byte) {
+        for (word, _, _) in
+            self.words(normalized).ok_or(Lost)?.get_splits(OffsetReferential::Normalized, OffsetType::Byte)
+        {
             encode_word(word, model, vocabulary, ids)?;
         }
         let got: Vec<u8> = ids[first..].iter().flat_map(|id| vocabulary.bytes(*id).unwrap_or_default()).collect();
         // A dummy space before the text is the pre-tokeniser's own.
-        if got == wanted || got.strip_prefix(b" ").is_some_and(|got| got == wanted) {
-            Ok(())
-        } else {
-            Err("the tokenizer loses or changes text, so captions cannot be shown to this model".to_owned())
-        }
+        if got == wanted || got.strip_prefix(b" ").is_some_and(|got| got == wanted) { Ok(()) } else { Err(Lost) }
     }
 
-    fn normalize(&self, text: &str) -> Result<NormalizedString, String> {
+    fn normalize(&self, text: &str) -> Option<NormalizedString> {
         let mut text = NormalizedString::from(text);
         if let Some(normalizer) = &self.normalizer {
-            normalizer.normalize(&mut text).map_err(|error| format!("the normaliser fails: {error}"))?;
+            normalizer.normalize(&mut text).ok()?;
         }
-        Ok(text)
+        Some(text)
     }
 
-    fn words(&self, text: NormalizedString) -> Result<PreTokenizedString, String> {
+    fn words(&self, text: NormalizedString) -> Option<PreTokenizedString> {
         let mut words = PreTokenizedString::from(text);
         if let Some(pre_tokenizer) = &self.pre_tokenizer {
-            pre_tokenizer.pre_tokenize(&mut words).map_err(|error| format!("the pre-tokeniser fails: {error}"))?;
+            pre_tokenizer.pre_tokenize(&mut words).ok()?;
         }
-        Ok(words)
+        Some(words)
     }
 }
 
-fn encode_word(
-    word: &str,
-    model: &ModelWrapper,
-    vocabulary: &Vocabulary,
-    ids: &mut Vec<TokenId>,
-) -> Result<(), String> {
-    for token in model.tokenize(word).map_err(|error| format!("the vocabulary fails: {error}"))? {
+fn encode_word(word: &str, model: &ModelWrapper, vocabulary: &Vocabulary, ids: &mut Vec<TokenId>) -> Result<(), Lost> {
+    for token in model.tokenize(word).map_err(|_| Lost)? {
         let (start, end) = token.offsets;
         let made_of = word.as_bytes().get(start..end).unwrap_or_default();
         if stands_for(token.id, made_of, vocabulary) {
             ids.push(token.id);
             continue;
         }
-        let text = word.get(start..end).filter(|text| !text.is_empty()).ok_or("the vocabulary cuts a character")?;
+        let text = word.get(start..end).filter(|text| !text.is_empty()).ok_or(Lost)?;
         encode_cut(text, model, vocabulary, ids)?;
     }
     Ok(())
@@ -104,14 +101,14 @@ fn stands_for(id: TokenId, made_of: &[u8], vocabulary: &Vocabulary) -> bool {
 }
 
 /// A text that the vocabulary holds as a control token, or not at all: in two halves, or byte by byte.
-fn encode_cut(text: &str, model: &ModelWrapper, vocabulary: &Vocabulary, ids: &mut Vec<TokenId>) -> Result<(), String> {
+fn encode_cut(text: &str, model: &ModelWrapper, vocabulary: &Vocabulary, ids: &mut Vec<TokenId>) -> Result<(), Lost> {
     let middle = text.char_indices().map(|(at, _)| at).nth(text.chars().count() / 2).unwrap_or_default();
     if middle > 0 {
         encode_word(&text[..middle], model, vocabulary, ids)?;
         return encode_word(&text[middle..], model, vocabulary, ids);
     }
     let tokens = vocabulary.byte_tokens().filter(|_| vocabulary.spelling() == Spelling::Spaces);
-    let tokens = tokens.ok_or_else(|| format!("the vocabulary has no ordinary token for {text:?}"))?;
+    let tokens = tokens.ok_or(Lost)?;
     ids.extend(text.bytes().map(|byte| tokens[usize::from(byte)]));
     Ok(())
 }
