@@ -11,9 +11,9 @@ pub struct Gguf {
     pub tensor_count: Option<u64>,
     /// Padding before the data is to a multiple of this.
     pub alignment: usize,
-    keys: Vec<Vec<u8>>,
-    tensors: Vec<Vec<u8>>,
-    data: Vec<u8>,
+    pub keys: Vec<Vec<u8>>,
+    pub tensors: Vec<Vec<u8>>,
+    pub data: Vec<u8>,
 }
 
 /// A text with its length.

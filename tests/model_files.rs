@@ -104,7 +104,7 @@ fn a_hostile_gguf_header_is_refused_by_name() {
         // Counts and lengths.
         (Gguf { tensor_count: Some(u64::MAX), ..good() }, "the number of tensors is 18446744073709551615, more than"),
         (Gguf { key_count: Some(1 << 40), ..good() }, "the number of keys is 1099511627776, more than"),
-        (Gguf { key_count: Some(18), ..good() }, "the length of the name of key 18 of 18"),
+        (Gguf { key_count: Some(2), ..key("a.text", 8, text([b'x'; 40])) }, "the length of the name of key 2 of 2"),
         (key("a.text", 8, [&most[..], b"x"].concat()), "the text of key `a.text` takes 18446744073709551615 bytes"),
         (key("a.list", 9, list(8, 1 << 60, &[])), "the number of items of key `a.list` is 1152921504606846976, more"),
         (key("a.list", 9, list(0, 9, &[1; 8])), "the number of items of key `a.list` is 9, more than the 8 bytes"),
@@ -117,7 +117,7 @@ fn a_hostile_gguf_header_is_refused_by_name() {
         (key("a.large", 9, list(10, 1, &most)), "key `a.large` has the item 18446744073709551615, which is over 2^63"),
         // Names and texts.
         (plain().key(b"\xff\xfe", 0, [1]), r"the name of key 1 of 1 is not UTF-8: `\xff\xfe`"),
-        (plain().key("", 0, [1]), "the name of key 1 of 1 is empty"),
+        (plain().key("", 4, [0; 4]), "the name of key 1 of 1 is empty"),
         (plain().key("k".repeat(2000), 0, [1]), "the name of key 1 of 1 has 2000 bytes; up to 1024"),
         (key("tokenizer.ggml.tokens", 9, list(8, 1, &text(b"\xe2\x96"))), r"tokens` has the text `\xe2\x96`, which is"),
         (key("tokenizer.chat_template", 8, text(b"\x80")), r"key `tokenizer.chat_template` has the text `\x80`"),
@@ -306,7 +306,7 @@ fn a_hostile_safetensors_file_is_refused_by_name() {
             "tensor `w`: unknown variant",
         ),
         (file(&[("w", "3".into())]), "tensor `w`: invalid type"),
-        // Eight of these make the sum of all sizes wrap around.
+        // Sizes whose sum, with a few more of them, wraps around.
         (file(&[("a", giant(0)), ("b", giant(far))]), "tensor `a` lies at bytes 0 to 2305843009213693951"),
     ];
     for (bytes, wanted) in cases {
@@ -400,6 +400,11 @@ fn a_model_is_found_by_file_folder_or_repository() {
     assert_eq!(find(&name("one")).unwrap(), Located::Gguf(file));
     folder.write("one/model.safetensors", "");
     assert_eq!(find(&name("one")).unwrap(), Located::Folder(folder.path("one")));
+
+    // A path that exists wins: this is the source folder, not the repository.
+    cache.write(&format!("models--src--model/snapshots/{COMMIT}/config.json"), "{}");
+    cache.write("models--src--model/refs/main", COMMIT);
+    assert!(refusal(find("src/model")).contains("src/model: there is neither config.json nor"));
 }
 
 #[test]

@@ -21,10 +21,10 @@ pub(super) fn map(path: &Path) -> Result<Bytes, ModelError> {
         return Err(ModelError::bad(path, "is not a regular file; copy the weights into one"));
     }
     let file = File::open(path).map_err(|source| ModelError::io(path, source))?;
-    // SAFETY: the map is read-only and no reference to it outlives it, because `Bytes` shares its owner. What remains
-    // is that another process could change the file meanwhile: then the weights are wrong, as they would be had they
-    // been changed a moment earlier, and every value made of these bytes is valid for any bits. All that decides
-    // where to read (lengths, offsets) is read once, checked, and kept as numbers.
+    // SAFETY: the map is read-only, and `Bytes` keeps it alive as long as anything points into it. What remains is that
+    // another process changes the file meanwhile. Numbers of tensors are valid whatever their bits are, texts are
+    // copied before they are checked, and lengths and offsets are read once and kept, so that changed bytes give wrong
+    // weights and no more; a file that is made shorter ends the process, which no reader of a map can prevent.
     let mapped = unsafe { Mmap::map(&file) }.map_err(|source| ModelError::io(path, source))?;
     if mapped.is_empty() {
         return Err(ModelError::bad(path, "is empty; copy or download it again"));

@@ -85,9 +85,9 @@ impl<'a> Cursor<'a> {
         if bytes.len() > longest {
             return Err(self.bad(format!("{what} has {} bytes; up to {longest} are allowed", bytes.len())));
         }
-        match std::str::from_utf8(bytes) {
-            Ok("") => Err(self.bad(format!("{what} is empty; convert the model again"))),
-            Ok(name) => Ok(name.to_owned()),
+        match String::from_utf8(bytes.to_vec()) {
+            Ok(name) if name.is_empty() => Err(self.bad(format!("{what} is empty; convert the model again"))),
+            Ok(name) => Ok(name),
             Err(_) => {
                 Err(self.bad(format!("{what} is not UTF-8: `{}`; convert the model again", bytes.escape_ascii())))
             }

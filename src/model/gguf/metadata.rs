@@ -1,6 +1,6 @@
 //! The key-value part of a GGUF file.
 //!
-//! Invariant: a value of another type than the one asked for is not there; nothing is converted that could change.
+//! Invariant: a value of another type than the one asked for counts as absent.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! The numbers by which GGUF names the types of tensors.
+//!
+//! Invariant: only a type whose numbers can be read is given out; the others have a name for messages, and no more.
 
 use candle_core::quantized::GgmlDType;
 

@@ -127,8 +127,8 @@ impl<'a> Reader<'_, 'a> {
     fn text(&mut self) -> Result<String, ModelError> {
         let key = self.key;
         let bytes = self.cursor.text(format_args!("the text of key `{}`", key.escape_debug()))?;
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text.to_owned()),
+        match String::from_utf8(bytes.to_vec()) {
+            Ok(text) => Ok(text),
             Err(_) if key.starts_with("tokenizer.") => {
                 let start = bytes.get(..64).unwrap_or(bytes).escape_ascii();
                 let what = "which is not UTF-8 and would be read as another token";

@@ -30,9 +30,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<(String, SafeTensor)>, ModelError>
 
 fn tensors(path: &Path, file: &Bytes) -> Result<Vec<(String, SafeTensor)>, String> {
     let (start, text) = header(file)?;
-    let text = std::str::from_utf8(text).map_err(|_| format!("the header is not UTF-8; {COPY_AGAIN}"))?;
+    let text = String::from_utf8(text.to_vec()).map_err(|_| format!("the header is not UTF-8; {COPY_AGAIN}"))?;
     let Header(mut infos) =
-        serde_json::from_str(text).map_err(|error| format!("the header is wrong ({error}); {COPY_AGAIN}"))?;
+        serde_json::from_str(&text).map_err(|error| format!("the header is wrong ({error}); {COPY_AGAIN}"))?;
     let data = file.len() - start;
     for (name, info) in &infos {
         check_size(info, data).map_err(|what| format!("tensor `{}` {what}; {COPY_AGAIN}", name.escape_debug()))?;
