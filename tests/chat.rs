@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::workspace::Workspace;
 
-const CHATML: &str =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}";
 
 fn special() -> SpecialText {
     SpecialText { bos: Some("<bos>".to_owned()), eos: Some("<eos>".to_owned()) }
