@@ -14,6 +14,8 @@
 //! | [`task`] | what a judge prompt is: a template and its declaration, both data |
 //! | [`prompt`] | one pass over the template; trusted and untrusted text kept apart |
 //! | [`judge`] | who answers: for now recorded answers; models will stand behind the same trait |
+//! | [`model`] | a judge model's files: weights, tokenizer, chat template |
+//! | [`engine`] | from a model's tokens to answers |
 //! | [`answer`] | reads an answer while it streams, and never guesses |
 //! | [`length`] | words, sentences, and rules about them |
 //! | [`verdict`] | the only result type: numbers, or the reason why there are none |
@@ -25,8 +27,8 @@
 pub mod answer;
 pub mod cli;
 pub mod dataset;
-pub mod judge;
 pub mod engine;
+pub mod judge;
 pub mod kernels;
 pub mod length;
 pub mod metrics;

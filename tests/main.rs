@@ -1,6 +1,7 @@
 //! All integration tests, in one binary: one link, one place to look.
 
 mod answers;
+mod chat;
 mod crashes;
 mod gguf_bytes;
 mod import;
@@ -11,4 +12,5 @@ mod model_files;
 mod prompts;
 mod records;
 mod run;
+mod tokens;
 mod workspace;

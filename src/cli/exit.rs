@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::dataset::DataError;
 use crate::dataset::import::ImportError;
 use crate::judge::JudgeError;
+use crate::model::ModelError;
 use crate::run::RunError;
 use crate::task::CatalogError;
 
@@ -49,6 +50,9 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<JudgeError>() {
         return judge(error);
     }
+    if let Some(error) = error.downcast_ref::<ModelError>() {
+        return model(error);
+    }
     if let Some(error) = error.downcast_ref::<CatalogError>() {
         return if matches!(error, CatalogError::Io { .. }) { 1 } else { 2 };
     }
@@ -71,6 +75,14 @@ fn judge(error: &JudgeError) -> u8 {
         JudgeError::Unknown(_) => 2,
         JudgeError::Io { .. } | JudgeError::BadFile { .. } => 4,
         JudgeError::NoAnswer(_) => 1,
+    }
+}
+
+fn model(error: &ModelError) -> u8 {
+    match error {
+        ModelError::Option(_) => 2,
+        ModelError::Tensor(_) => 1,
+        _ => 4,
     }
 }
 

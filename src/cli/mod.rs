@@ -13,6 +13,7 @@ mod prompts;
 mod run;
 mod schema;
 mod summarize;
+mod tokens;
 mod validate;
 
 pub use exit::{End, exit_code};
@@ -53,6 +54,8 @@ enum Command {
     Import(import::Args),
     /// List, show or check the judge prompts
     Prompts(prompts::Args),
+    /// Show how a model's tokenizer reads a text
+    Tokens(tokens::Args),
     /// Print the JSON Schema of a format
     Schema(schema::Args),
     /// Print a shell's completion script
@@ -69,6 +72,7 @@ impl Cli {
             Command::Validate(args) => args.run(),
             Command::Import(args) => args.run(),
             Command::Prompts(args) => args.run(),
+            Command::Tokens(args) => args.run(),
             Command::Schema(args) => args.run(),
             Command::Completions(args) => args.run(),
         }

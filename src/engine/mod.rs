@@ -8,12 +8,12 @@
 //! what it shares with others, or on who stands beside it in a step.
 
 mod attend;
-//mod generate;
+mod generate;
 mod kv;
 mod sampler;
 pub mod text;
 
-//pub use generate::{Generated, Generating, Generation, generate, prefill};
+pub use generate::{Generated, Generating, Generation, generate, prefill};
 pub use kv::{Prefix, Sequence};
 pub use sampler::{Sampler, Sampling};
 

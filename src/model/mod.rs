@@ -10,6 +10,7 @@
 //! Invariant: nothing of a file is believed before it is checked, and nothing of it is fetched from anywhere.
 
 pub mod bytes;
+pub mod chat;
 pub mod config;
 pub mod decoder;
 pub mod error;
@@ -21,10 +22,13 @@ mod mapped;
 pub mod quantise;
 pub mod rope;
 pub mod safetensors;
+pub mod tokenizer;
 pub mod weights;
 
 pub use bytes::Bytes;
+pub use chat::ChatTemplate;
 pub use error::ModelError;
+pub use tokenizer::{Piece, Tokenizer};
 
 /// A token, by its number in the model's vocabulary.
 pub type TokenId = u32;
