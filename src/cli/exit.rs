@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::dataset::DataError;
 use crate::dataset::import::ImportError;
+use crate::engine::EngineError;
 use crate::judge::JudgeError;
 use crate::model::ModelError;
 use crate::run::RunError;
@@ -72,9 +73,12 @@ fn data(error: &DataError) -> u8 {
 
 fn judge(error: &JudgeError) -> u8 {
     match error {
-        JudgeError::Unknown(_) => 2,
+        JudgeError::Unfit(_) => 2,
+        JudgeError::Model(error) => model(error),
+        JudgeError::Engine(EngineError::Context { .. }) => 2,
+        JudgeError::Engine(EngineError::NotANumber) => 4,
         JudgeError::Io { .. } | JudgeError::BadFile { .. } => 4,
-        JudgeError::NoAnswer(_) => 1,
+        JudgeError::Engine(_) | JudgeError::NoAnswer(_) => 1,
     }
 }
 

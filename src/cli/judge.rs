@@ -11,15 +11,19 @@ use serde_json::{Map, Value, json};
 
 use super::End;
 use super::exit::Usage;
+use super::model::{ModelFlags, open_judge};
 use super::output::{print, printable_lines};
+use super::progress::Waiting;
 use crate::answer::CountFrom;
 use crate::dataset::{Entry, Record};
+use crate::judge::Said;
 use crate::run::{Setting, judge_record};
 use crate::task::Catalog;
 use crate::verdict::{Outcome, RuleCheck, Scored, Verdict};
 
 const EXAMPLES: &str = "\
 Examples:
+  capjudge judge --task hallucination --judge judge.gguf --caption 'A dog catches a ball.' --event 'A dog runs'
   capjudge judge --task hallucination --judge scripted:answers.jsonl --id clip-7 \\
     --caption 'A dog catches a ball.' --event 'A dog runs' --event 'The dog catches a ball'
   capjudge judge --task score --judge scripted:answers.jsonl --record record.json --json";
@@ -34,7 +38,8 @@ pub struct Args {
     /// The task: hallucination, omission, score, or one of --prompts
     #[arg(long)]
     task: String,
-    /// Who judges: scripted:FILE replays recorded answers
+    /// Who judges: a .gguf file, a model's folder, a repository in the local Hugging Face cache, or scripted:FILE, which
+    /// replays recorded answers
     #[arg(long)]
     judge: String,
     /// A record as JSON (up to 16 MiB) instead of the flags below; - reads standard input
@@ -77,6 +82,8 @@ pub struct Args {
     /// Print the verdict as JSON (capjudge schema verdict)
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    model: ModelFlags,
 }
 
 impl Args {
@@ -84,7 +91,8 @@ impl Args {
     pub fn run(self) -> Result<End> {
         let catalog = Catalog::load(self.prompts.as_deref())?;
         let task = catalog.get(&self.task)?;
-        let mut judge = crate::judge::open(&self.judge)?;
+        let mut judge = open_judge(&self.judge, &self.model, true, self.json)?;
+        judge.check(task)?;
         let record = self.record()?;
         let base = match &self.record {
             Some(path) => path.parent().unwrap_or(Path::new("")).to_owned(),
@@ -93,9 +101,18 @@ impl Args {
         let entry =
             Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), hash: 0, record: Ok(record) };
         let setting = Setting { task, count_from: self.count_from, base: &base };
-        let Some((verdict, _)) = judge_record(&setting, judge.as_mut(), &entry, &AtomicBool::new(false))? else {
-            bail!("interrupted");
+        let mut waiting = Waiting::new("asking the judge", self.json);
+        let mut pieces = 0;
+        let mut watch = |said: Said<'_>| match said {
+            Said::Reading { done, of } => waiting.say(&format!("reading the prompt: {done} of {of} tokens")),
+            Said::Text(_) => {
+                pieces += 1;
+                waiting.say(&format!("answering: {pieces} tokens"));
+            }
         };
+        let judged = judge_record(&setting, judge.as_mut(), &entry, 1, &AtomicBool::new(false), &mut watch);
+        waiting.end();
+        let Some((verdict, _)) = judged? else { bail!("interrupted") };
         let text = if self.json {
             serde_json::to_string_pretty(&verdict)? + "\n"
         } else {

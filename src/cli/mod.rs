@@ -5,8 +5,10 @@
 
 mod completions;
 mod exit;
+mod generate;
 mod import;
 mod judge;
+mod model;
 mod output;
 mod progress;
 mod prompts;
@@ -56,6 +58,8 @@ enum Command {
     Prompts(prompts::Args),
     /// Show how a model's tokenizer reads a text
     Tokens(tokens::Args),
+    /// Ask a model something, without a task: its answer, or ids, logits and timings
+    Generate(generate::Args),
     /// Print the JSON Schema of a format
     Schema(schema::Args),
     /// Print a shell's completion script
@@ -73,6 +77,7 @@ impl Cli {
             Command::Import(args) => args.run(),
             Command::Prompts(args) => args.run(),
             Command::Tokens(args) => args.run(),
+            Command::Generate(args) => args.run(),
             Command::Schema(args) => args.run(),
             Command::Completions(args) => args.run(),
         }

@@ -1,10 +1,11 @@
-//! A progress bar on a terminal, a line now and then elsewhere.
+//! A progress bar on a terminal, a line now and then elsewhere; a spinner for what has no length.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::output::say;
+use super::output::{printable_lines, say};
+use crate::judge::Said;
 use crate::run::Progress;
 
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
@@ -19,6 +20,9 @@ pub struct Bar {
     start: Instant,
     last_line: Instant,
     last_update: Instant,
+    unscored: u64,
+    /// When the answer in hand began, and its pieces so far.
+    answer: (Instant, u64),
 }
 
 impl Bar {
@@ -30,12 +34,27 @@ impl Bar {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         let now = Instant::now();
-        Self { bar, quiet, records: 0, before: 0, start: now, last_line: now, last_update: now }
+        Self {
+            bar,
+            quiet,
+            records: 0,
+            before: 0,
+            start: now,
+            last_line: now,
+            last_update: now,
+            unscored: 0,
+            answer: (now, 0),
+        }
     }
 
     /// Takes the bar away.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+
+    fn message(&self, now: &str) -> String {
+        let unscored = if self.unscored > 0 { format!(", {} unscored", self.unscored) } else { String::new() };
+        format!("{unscored}{now}")
     }
 
     fn line(&mut self, text: &str) {
@@ -77,16 +96,81 @@ impl Progress for Bar {
         }
         self.last_update = Instant::now();
         self.bar.set_position(verdicts);
-        if unscored > 0 {
-            self.bar.set_message(format!(", {unscored} unscored"));
-        }
+        self.unscored = unscored;
+        self.bar.set_message(self.message(""));
         let rate = verdicts.saturating_sub(self.before) as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
         let records = self.records;
         self.line(&format!("{verdicts}/{records} verdicts, {rate:.1}/s, {unscored} unscored"));
     }
 
+    fn said(&mut self, said: Said<'_>) {
+        let now = match said {
+            Said::Reading { done, of } => {
+                self.answer = (Instant::now(), 0);
+                format!(", reading {done}/{of} tokens")
+            }
+            Said::Text(_) => {
+                let (begin, pieces) = &mut self.answer;
+                *pieces += 1;
+                let seconds = begin.elapsed().as_secs_f64();
+                // The first piece comes with the prompt's last chunk: it says nothing of the rate.
+                if *pieces == 1 {
+                    *begin = Instant::now();
+                }
+                if *pieces < 3 || self.last_update.elapsed() < BETWEEN_UPDATES {
+                    return;
+                }
+                format!(", {:.1} tokens/s", (*pieces - 1) as f64 / seconds.max(1e-3))
+            }
+        };
+        self.last_update = Instant::now();
+        self.bar.set_message(self.message(&now));
+        self.bar.tick();
+        let (verdicts, records) = (self.bar.position(), self.records);
+        self.line(&format!("{verdicts}/{records} verdicts{}", self.message(&now)));
+    }
+
     fn note(&mut self, text: &str) {
         self.bar.suspend(|| say(&format!("note: {text}")));
+    }
+}
+
+/// Shows that something is under way that takes its time.
+pub struct Waiting {
+    bar: ProgressBar,
+    bytes: u64,
+}
+
+impl Waiting {
+    /// Shows nothing if `quiet`, and nothing where nobody looks.
+    pub fn new(what: &str, quiet: bool) -> Self {
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(style("{spinner} {msg}"));
+        if quiet {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        bar.set_message(printable_lines(what));
+        bar.enable_steady_tick(BETWEEN_UPDATES);
+        Self { bar, bytes: 0 }
+    }
+
+    /// So many bytes more were hashed.
+    pub fn add(&mut self, bytes: u64) {
+        let before = self.bytes >> 26;
+        self.bytes += bytes;
+        if self.bytes >> 26 != before {
+            self.bar.set_message(format!("hashing the model: {} MB", self.bytes / 1_000_000));
+        }
+    }
+
+    /// What is under way now.
+    pub fn say(&mut self, what: &str) {
+        self.bar.set_message(printable_lines(what));
+    }
+
+    /// Takes it away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
     }
 }
 

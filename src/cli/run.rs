@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow};
 use clap::Args as ClapArgs;
 
 use super::End;
+use super::model::{ModelFlags, open_judge};
 use super::output::{print, say};
 use super::progress::Bar;
 use crate::answer::CountFrom;
@@ -20,7 +21,10 @@ use crate::task::Catalog;
 
 const EXAMPLES: &str = "\
 Examples:
-  Judge a data set with recorded answers:
+  Judge a data set with a model on this machine:
+    capjudge run --task hallucination --data captions.jsonl --judge qwen2.5-1.5b-instruct-q4_k_m.gguf --out runs/first
+    capjudge run --task omission --data captions.jsonl --judge Qwen/Qwen2.5-7B-Instruct --quant q8_0 --out runs/second
+  Judge it with recorded answers:
     capjudge run --task hallucination --data captions.jsonl --judge scripted:answers.jsonl --out runs/first
   Go on after Ctrl-C, a crash or a power cut: the same command again.
   Judge once more what came out unscored:
@@ -38,7 +42,8 @@ pub struct Args {
     /// The data set, JSON Lines (capjudge schema record)
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// Who judges: scripted:FILE replays recorded answers
+    /// Who judges: a .gguf file, a model's folder, a repository in the local Hugging Face cache, or scripted:FILE, which
+    /// replays recorded answers
     #[arg(long)]
     judge: String,
     /// The run's folder; made if it is not there
@@ -59,9 +64,14 @@ pub struct Args {
     /// The longest line of the data set that is read
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().line_bytes)]
     max_line_bytes: usize,
+    /// Read every prompt from its first word, also the rubric that all have in common; the verdicts are the same
+    #[arg(long)]
+    no_reuse: bool,
     /// No progress, no table
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    model: ModelFlags,
 }
 
 /// How many records may be unscored.
@@ -107,7 +117,8 @@ impl Args {
             retry_unscored: self.retry_unscored,
             limits: Limits { line_bytes: self.max_line_bytes },
         };
-        let mut judge = crate::judge::open(&self.judge)?;
+        let mut judge = open_judge(&self.judge, &self.model, !self.no_reuse, self.quiet)?;
+        judge.check(plan.task)?;
         let interrupt = listen_for_interrupt()?;
         let mut bar = Bar::new(self.quiet);
         let end = run(&plan, judge.as_mut(), &interrupt, &mut bar);

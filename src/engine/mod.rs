@@ -13,9 +13,9 @@ mod kv;
 mod sampler;
 pub mod text;
 
-pub use generate::{Generated, Generating, Generation, generate, prefill};
+pub use generate::{End as GenerationEnd, Generated, Generating, Generation, generate, prefill};
 pub use kv::{Prefix, Sequence};
-pub use sampler::{Sampler, Sampling};
+pub use sampler::{Sampler, Sampling, top};
 
 use std::sync::Arc;
 
@@ -122,6 +122,11 @@ impl Engine {
     /// The longest sequence that the model takes.
     pub fn context(&self) -> usize {
         self.decoder.context
+    }
+
+    /// How many tokens the model knows.
+    pub fn vocabulary(&self) -> usize {
+        self.decoder.embedding.tokens()
     }
 
     /// A sequence that goes on from a prefix, with room for so many positions more.

@@ -3,17 +3,24 @@
 //! Invariant: a judge decides nothing about numbers. It gives text and says how the text ended; reading it is
 //! `answer/`'s work, the same for every judge.
 
+mod model;
 mod scripted;
 
+pub use model::ModelJudge;
 pub use scripted::ScriptedJudge;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::answer::Finish;
+use crate::engine::{EngineError, Sampling};
+use crate::model::{LoadOptions, ModelError};
 use crate::prompt::Prompt;
+use crate::task::Task;
 
 /// What a judge is asked.
 #[derive(Debug)]
@@ -22,6 +29,8 @@ pub struct Question<'a> {
     pub id: &'a str,
     /// The task's name.
     pub task: &'a str,
+    /// Which attempt at the record this is.
+    pub attempt: u32,
     /// The prompt.
     pub prompt: &'a Prompt<'a>,
 }
@@ -31,8 +40,48 @@ pub struct Question<'a> {
 pub struct Identity {
     /// Its name, as the user gave it.
     pub name: String,
-    /// SHA-256 over what decides its answers.
+    /// SHA-256 over the files that decide its answers.
     pub sha256: String,
+    /// What else decides them, by name: flags, and the kind of arithmetic.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What a judge does while it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// It reads the prompt: so many tokens of so many.
+    Reading {
+        /// Tokens read.
+        done: usize,
+        /// Tokens to read.
+        of: usize,
+    },
+    /// The next piece of its answer, which may be empty.
+    Text(&'a str),
+}
+
+/// How an answer ended, and what it took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// How it ended.
+    pub finish: Finish,
+    /// What it took; `None` if nothing was computed.
+    pub effort: Option<Effort>,
+}
+
+/// What an answer took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Effort {
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Those of them that an earlier answer had read already.
+    pub reused_tokens: u64,
+    /// Tokens of the answer.
+    pub answer_tokens: u64,
+    /// Time to read the prompt.
+    pub prompt_seconds: f64,
+    /// Time to write the answer.
+    pub answer_seconds: f64,
 }
 
 /// Answers questions.
@@ -43,23 +92,54 @@ pub trait Judge {
     /// Whether it looks at frames; one that does not can do without the video.
     fn sees_frames(&self) -> bool;
 
-    /// Answers one question. The text goes to `on_text` in pieces; `Break` means that no more of it is wanted.
+    /// Why it cannot do a task, if it cannot.
+    fn check(&self, task: &Task) -> Result<(), JudgeError> {
+        let _ = task;
+        Ok(())
+    }
+
+    /// Answers one question. What it says goes to `on`; `Break` means that no more of it is wanted.
     fn answer(
         &mut self,
         question: &Question<'_>,
-        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Finish, JudgeError>;
+        on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
+    ) -> Result<Answered, JudgeError>;
+}
+
+/// How a judge that is a model answers.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How the model is loaded.
+    pub load: LoadOptions,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// The longest answer; a longer one is cut off and not scored.
+    pub max_tokens: usize,
+    /// Whether what prompts have in common is read once.
+    pub reuse: bool,
+}
+
+/// The longest answer, unless the user says otherwise: a long list of events takes about half of it.
+pub const MAX_TOKENS: usize = 2048;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { load: LoadOptions::default(), sampling: Sampling::default(), max_tokens: MAX_TOKENS, reuse: true }
+    }
 }
 
 /// Why a judge cannot be had, or cannot answer.
 #[derive(Debug, Error)]
 pub enum JudgeError {
-    /// No such judge.
-    #[error(
-        "there is no judge `{0}`. This version has one: `scripted:FILE`, which replays the recorded answers of a JSON \
-         Lines file (docs/formats.md); judges that load a model are not built yet"
-    )]
-    Unknown(String),
+    /// It cannot do the task.
+    #[error("{0}")]
+    Unfit(String),
+    /// Its model cannot be used.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Its model failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// Its files cannot be read.
     #[error("{path}: {source}")]
     Io {
@@ -83,10 +163,15 @@ pub enum JudgeError {
     NoAnswer(String),
 }
 
-/// Opens the judge of that name.
-pub fn open(name: &str) -> Result<Box<dyn Judge>, JudgeError> {
-    match name.split_once(':') {
-        Some(("scripted", file)) if !file.is_empty() => Ok(Box::new(ScriptedJudge::open(name, Path::new(file))?)),
-        _ => Err(JudgeError::Unknown(name.to_owned())),
+/// The file of recorded answers that a judge's name stands for.
+pub fn scripted(name: &str) -> Option<&Path> {
+    name.strip_prefix("scripted:").filter(|file| !file.is_empty()).map(Path::new)
+}
+
+/// Opens the judge of that name: `scripted:FILE`, or a model. `on_bytes` is told how much of a model was hashed.
+pub fn open(name: &str, settings: &Settings, on_bytes: &mut dyn FnMut(u64)) -> Result<Box<dyn Judge>, JudgeError> {
+    match scripted(name) {
+        Some(file) => Ok(Box::new(ScriptedJudge::open(name, file)?)),
+        None => Ok(Box::new(ModelJudge::open(name, settings, on_bytes)?)),
     }
 }

@@ -3,7 +3,7 @@
 //! Its file is JSON Lines: `id`, `answer`, and optionally `task`, `finish` (`stop` or `length`), `error`, `delay_ms`. A
 //! run's own `verdicts.jsonl` is such a file. Only an index of the lines is kept in memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
-use super::{Identity, Judge, JudgeError, Question};
+use super::{Answered, Identity, Judge, JudgeError, Question, Said};
 use crate::answer::Finish;
 use crate::dataset::{HashingReader, IdDigest};
 
@@ -95,7 +95,8 @@ impl ScriptedJudge {
             }
             offset += length as u64;
         }
-        let identity = Identity { name: name.to_owned(), sha256: reader.into_inner().finish() };
+        let sha256 = reader.into_inner().finish();
+        let identity = Identity { name: name.to_owned(), sha256, settings: BTreeMap::new() };
         file.rewind().map_err(io)?;
         Ok(Self { identity, path: path.to_owned(), file: BufReader::new(file), index, line, seen })
     }
@@ -136,8 +137,8 @@ impl Judge for ScriptedJudge {
     fn answer(
         &mut self,
         question: &Question<'_>,
-        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Finish, JudgeError> {
+        on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
+    ) -> Result<Answered, JudgeError> {
         let recorded = self.recorded(question)?;
         if recorded.delay_ms > 0 {
             thread::sleep(Duration::from_millis(recorded.delay_ms));
@@ -147,14 +148,15 @@ impl Judge for ScriptedJudge {
             return Err(JudgeError::NoAnswer(error));
         };
         for piece in pieces(&answer) {
-            if on_text(piece).is_break() {
-                return Ok(Finish::Stop);
+            if on(Said::Text(piece)).is_break() {
+                return Ok(Answered { finish: Finish::Stop, effort: None });
             }
         }
-        Ok(match recorded.finish {
+        let finish = match recorded.finish {
             Some(Finish::Length) => Finish::Length,
             _ => Finish::Stop,
-        })
+        };
+        Ok(Answered { finish, effort: None })
     }
 }
 

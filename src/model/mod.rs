@@ -17,6 +17,7 @@ pub mod error;
 pub mod family;
 pub mod gguf;
 pub mod linear;
+pub mod load;
 pub mod locate;
 mod mapped;
 pub mod quantise;
@@ -28,6 +29,7 @@ pub mod weights;
 pub use bytes::Bytes;
 pub use chat::ChatTemplate;
 pub use error::ModelError;
+pub use load::{LoadOptions, Model, ModelPrompt, Template};
 pub use tokenizer::{Piece, Tokenizer};
 
 /// A token, by its number in the model's vocabulary.

@@ -31,6 +31,11 @@ pub fn by_name(name: &str) -> Option<GgmlDType> {
     TYPES.into_iter().find(|(name, _)| plain(name) == wanted).map(|(_, dtype)| dtype)
 }
 
+/// The name of a type.
+pub fn name_of(dtype: GgmlDType) -> &'static str {
+    TYPES.into_iter().find(|(_, known)| *known == dtype).map_or("as stored", |(name, _)| name)
+}
+
 /// Rows that a thread quantises at a time.
 const ROWS: usize = 64;
 

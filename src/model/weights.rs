@@ -53,6 +53,17 @@ impl Source {
         Ok(Self::Folder(SafetensorsFolder::open(folder)?, config))
     }
 
+    /// The files that hold the weights.
+    pub fn weight_files(&self) -> BTreeSet<PathBuf> {
+        match self {
+            Self::Gguf(file) => BTreeSet::from([file.path().to_owned()]),
+            Self::Folder(folder, _) => {
+                let tensors = folder.names().filter_map(|name| folder.tensor(name));
+                tensors.map(|tensor| tensor.file.clone()).collect()
+            }
+        }
+    }
+
     /// The file that describes the model, for messages.
     fn described_in(&self) -> PathBuf {
         match self {

@@ -3,11 +3,14 @@
 //! Invariant: two runs with the same fingerprint write the same verdicts. Whatever can change a verdict is in it, and
 //! whatever cannot (paths, progress, the allowed share of unscored records) is not.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::CountFrom;
 use crate::dataset::sha256_text;
+use crate::judge::Identity;
 use crate::task::{Task, TaskSpec};
 
 /// What decides the bytes of a run.
@@ -23,22 +26,26 @@ pub struct Fingerprint {
     pub declaration_sha256: String,
     /// SHA-256 of the data set.
     pub data_sha256: String,
-    /// SHA-256 over what decides the judge's answers.
+    /// SHA-256 over the files that decide the judge's answers.
     pub judge_sha256: String,
+    /// What else decides them, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub judge_settings: BTreeMap<String, String>,
     /// Where counts come from.
     pub count_from: CountFrom,
 }
 
 impl Fingerprint {
     /// The fingerprint of a run with this task, data, judge and settings.
-    pub fn new(task: &Task, data_sha256: &str, judge_sha256: &str, count_from: CountFrom) -> Self {
+    pub fn new(task: &Task, data_sha256: &str, judge: &Identity, count_from: CountFrom) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             task: task.name.clone(),
             prompt_sha256: Self::prompt(task.template.text()),
             declaration_sha256: Self::declaration(&task.spec),
             data_sha256: data_sha256.to_owned(),
-            judge_sha256: judge_sha256.to_owned(),
+            judge_sha256: judge.sha256.clone(),
+            judge_settings: judge.settings.clone(),
             count_from,
         }
     }
@@ -56,7 +63,7 @@ impl Fingerprint {
     }
 
     /// The first thing that differs: what it is, what it was here, and what it is there.
-    pub fn difference(&self, now: &Self) -> Option<(&'static str, String, String)> {
+    pub fn difference(&self, now: &Self) -> Option<(String, String, String)> {
         let fields = [
             ("version of capjudge (version)", self.version.clone(), now.version.clone()),
             ("task (task)", self.task.clone(), now.task.clone()),
@@ -66,7 +73,16 @@ impl Fingerprint {
             ("judge (judge_sha256)", self.judge_sha256.clone(), now.judge_sha256.clone()),
             ("--count-from (count_from)", name(self.count_from), name(now.count_from)),
         ];
-        fields.into_iter().find(|(_, was, now)| was != now)
+        let first = fields.into_iter().find(|(_, was, now)| was != now);
+        first.map(|(name, was, now)| (name.to_owned(), was, now)).or_else(|| self.setting_difference(now))
+    }
+
+    fn setting_difference(&self, now: &Self) -> Option<(String, String, String)> {
+        let names: BTreeSet<&String> = self.judge_settings.keys().chain(now.judge_settings.keys()).collect();
+        let value = |of: &Self, name: &str| of.judge_settings.get(name).cloned().unwrap_or("not set".to_owned());
+        let differs = |name: &&String| value(self, name) != value(now, name);
+        let name = names.into_iter().find(differs)?;
+        Some((format!("setting of the judge ({name})"), value(self, name), value(now, name)))
     }
 }
 

@@ -22,6 +22,7 @@ use super::atomic::sync_folder;
 use super::lines::{Judged, Scan, scan};
 use super::{RunError, RunFolder};
 use crate::dataset::IdDigest;
+use crate::judge::Effort;
 use crate::verdict::Verdict;
 
 /// The verdicts' file name.
@@ -44,12 +45,15 @@ pub struct Timing {
     pub seconds_to_first: f64,
     /// In how many pieces the answer came.
     pub pieces: u64,
+    /// What the answer took, if a model gave it.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
 }
 
 impl Timing {
     /// No time yet.
-    pub fn new(id: &str) -> Self {
-        Self { id: id.to_owned(), attempt: 1, seconds: 0.0, seconds_to_first: 0.0, pieces: 0 }
+    pub fn new(id: &str, attempt: u32) -> Self {
+        Self { id: id.to_owned(), attempt, seconds: 0.0, seconds_to_first: 0.0, pieces: 0, effort: None }
     }
 }
 

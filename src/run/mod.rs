@@ -27,7 +27,7 @@ use thiserror::Error;
 
 use crate::answer::CountFrom;
 use crate::dataset::{DataError, IdDigest, Limits, RecordReader, survey};
-use crate::judge::{Judge, JudgeError};
+use crate::judge::{Judge, JudgeError, Said};
 use crate::metrics::{Bootstrap, RunSummary, Summary};
 use crate::task::{Task, TaskError};
 
@@ -56,6 +56,8 @@ pub trait Progress {
     fn started(&mut self, records: u64, before: u64, again: u64);
     /// So many records have a verdict that is safely stored, and so many of those of this session are unscored.
     fn stored(&mut self, verdicts: u64, unscored: u64);
+    /// The judge reads a prompt, or gives a piece of an answer.
+    fn said(&mut self, said: Said<'_>);
     /// Something the user should know.
     fn note(&mut self, text: &str);
 }
@@ -126,7 +128,7 @@ pub enum RunError {
         /// The run's folder.
         path: PathBuf,
         /// What changed.
-        field: &'static str,
+        field: String,
         /// What it was.
         was: String,
         /// What it is now.
@@ -152,7 +154,7 @@ pub fn run(
         return Err(RunError::NoRecords(plan.data.clone()));
     }
     let identity = judge.identity();
-    let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity.sha256, plan.count_from);
+    let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity, plan.count_from);
     let run_file = RunFile::new(plan, fingerprint, &identity.name, &survey);
     let folder = RunFolder::open(&plan.out, &run_file)?;
     let (mut journal, before) = Journal::open(&folder, &plan.task.name)?;
@@ -182,13 +184,13 @@ pub fn run(
             interrupted = true;
             break;
         }
-        let Some((mut verdict, timing)) = judge_record(&setting, judge, &entry, interrupt)? else {
+        let judged = judge_record(&setting, judge, &entry, attempt, interrupt, &mut |said| progress.said(said))?;
+        let Some((verdict, timing)) = judged else {
             interrupted = true;
             break;
         };
-        verdict.attempt = attempt;
         unscored += u64::from(verdict.is_unscored());
-        journal.append(&verdict, &Timing { attempt, ..timing })?;
+        journal.append(&verdict, &timing)?;
         progress.stored(journal.stored(), unscored);
     }
     let stored = journal.close()?;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::{RunError, Timing};
 use crate::answer::{CountFrom, Finish, Reader, Reason, Unscored};
 use crate::dataset::{Entry, Record, check};
-use crate::judge::{Judge, JudgeError, Question};
+use crate::judge::{Answered, Judge, JudgeError, Question, Said};
 use crate::prompt::Prompt;
 use crate::task::Task;
 use crate::verdict::{Verdict, problem_to_unscored};
@@ -27,22 +27,24 @@ pub struct Setting<'a> {
     pub base: &'a Path,
 }
 
-/// The verdict on one record and the time it took; `None` if the user interrupted it.
+/// The verdict on one record and the time it took; `None` if the user interrupted it. `watch` hears what the judge says.
 pub fn judge_record(
     setting: &Setting<'_>,
     judge: &mut dyn Judge,
     entry: &Entry,
+    attempt: u32,
     interrupt: &AtomicBool,
+    watch: &mut dyn FnMut(Said<'_>),
 ) -> Result<Option<(Verdict, Timing)>, RunError> {
     let start = Instant::now();
-    let mut timing = Timing::new(&entry.id);
+    let mut timing = Timing::new(&entry.id, attempt);
     let task = setting.task;
-    let verdict = match prepare(setting, entry, judge.sees_frames()) {
+    let mut verdict = match prepare(setting, entry, judge.sees_frames()) {
         Err(unscored) => Verdict::unanswered(task, entry, unscored),
         Ok((record, prompt)) => {
             let mut reader = Reader::new(&task.format, setting.count_from, prompt.untrusted().collect());
-            let question = Question { id: &entry.id, task: &task.name, prompt: &prompt };
-            let answered = ask(judge, &question, &mut reader, interrupt, &mut timing, start);
+            let question = Question { id: &entry.id, task: &task.name, attempt, prompt: &prompt };
+            let answered = ask(judge, &question, &mut reader, interrupt, watch, &mut timing, start);
             match answered {
                 Ok(None) => return Ok(None),
                 Ok(Some((answer, finish))) => {
@@ -56,6 +58,7 @@ pub fn judge_record(
             }
         }
     };
+    verdict.attempt = attempt;
     timing.seconds = start.elapsed().as_secs_f64();
     Ok(Some((verdict, timing)))
 }
@@ -88,23 +91,28 @@ fn ask(
     question: &Question<'_>,
     reader: &mut Reader<'_>,
     interrupt: &AtomicBool,
+    watch: &mut dyn FnMut(Said<'_>),
     timing: &mut Timing,
     start: Instant,
 ) -> Result<Option<(String, Finish)>, JudgeError> {
     let mut answer = String::new();
     let (mut done, mut stopped) = (false, false);
-    let finish = judge.answer(question, &mut |piece| {
-        if timing.pieces == 0 {
-            timing.seconds_to_first = start.elapsed().as_secs_f64();
+    let Answered { finish, effort } = judge.answer(question, &mut |said| {
+        watch(said);
+        if let Said::Text(piece) = said {
+            if timing.pieces == 0 {
+                timing.seconds_to_first = start.elapsed().as_secs_f64();
+            }
+            timing.pieces += 1;
+            answer.push_str(piece);
+            done = reader.push(piece, &mut |_| {});
         }
-        timing.pieces += 1;
-        answer.push_str(piece);
-        done = reader.push(piece, &mut |_| {});
         stopped = interrupt.load(Ordering::Relaxed);
         if done || stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     if stopped && !done {
         return Ok(None);
     }
+    timing.effort = effort;
     Ok(Some((answer, if done { Finish::Done } else { finish })))
 }

@@ -1,0 +1,185 @@
+//! `capjudge generate`: a model's answer to a text, without a task.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::End;
+use super::exit::Usage;
+use super::model::ModelFlags;
+use super::output::{print, printable_lines, say};
+use super::progress::Waiting;
+use crate::engine::{Generated, Generating, Generation, GenerationEnd, Prefix, Sampler, generate, top};
+use crate::judge::JudgeError;
+use crate::model::{Model, ModelError, ModelPrompt, Piece, TokenId};
+
+const EXAMPLES: &str = "\
+Examples:
+  capjudge generate --model judge.gguf --text 'Describe a rainy street in one sentence.'
+  capjudge generate --model Qwen/Qwen2.5-1.5B-Instruct --quant q8_0 --text 'Hello'    from the local Hugging Face cache
+  capjudge generate --model judge.gguf --text 'Hello' --json                   prompt ids, first logits, ids, timings
+  capjudge generate --model base.gguf --chat-template none --text 'Once upon a time'";
+
+/// How many logits of the first step are shown.
+const TOP: usize = 20;
+/// The longest answer, unless the user says otherwise.
+const MAX_TOKENS: usize = 512;
+
+/// Flags of `generate`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The model: a .gguf file, a folder with config.json, or a repository in the local Hugging Face cache
+    #[arg(long)]
+    model: String,
+    /// What the model is asked
+    #[arg(long, required_unless_present_any = ["ids", "ids_file"], allow_hyphen_values = true)]
+    text: Option<String>,
+    /// A system message
+    #[arg(long, allow_hyphen_values = true)]
+    system: Option<String>,
+    /// Token ids as the prompt, with commas between them: no chat template, nothing added
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["text", "system", "chat_template"])]
+    ids: Vec<TokenId>,
+    /// The same from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "system", "chat_template", "ids"])]
+    ids_file: Option<PathBuf>,
+    /// Go on behind end tokens
+    #[arg(long)]
+    ignore_end: bool,
+    /// Print prompt ids, the 20 highest logits of the first step, the answer's ids and text, and timings
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    flags: ModelFlags,
+}
+
+impl Args {
+    /// Runs.
+    pub fn run(self) -> Result<End> {
+        let load = self.flags.load()?;
+        let sampling = self.flags.sampling()?;
+        let start = Instant::now();
+        let waiting = Waiting::new(&format!("loading {}", self.model), self.json);
+        let model = Model::load(&self.model, &load);
+        waiting.end();
+        let model = model?;
+        let load_seconds = start.elapsed().as_secs_f64();
+        let prompt = self.prompt(&model)?;
+        let mut text = String::new();
+        let mut first = Vec::new();
+        let what = Generation {
+            prefix: &Prefix::default(),
+            prompt: &prompt.tokens,
+            max_tokens: self.flags.max_tokens.unwrap_or(MAX_TOKENS),
+            ignore_end: self.ignore_end,
+        };
+        let mut sampler = Sampler::new(sampling, "");
+        let mut waiting = Waiting::new("reading the prompt", self.json);
+        let mut broken = None;
+        let out = generate(&model.engine, &model.tokenizer, &what, &mut sampler, &mut |event| {
+            match event {
+                Generating::Reading { done, of } => waiting.say(&format!("reading the prompt: {done} of {of} tokens")),
+                Generating::First(logits) => {
+                    waiting.end();
+                    first = top(logits, TOP);
+                }
+                Generating::Token(_, piece) | Generating::Rest(piece) => {
+                    text.push_str(piece);
+                    if !self.json {
+                        broken = print(&printable_lines(piece)).err();
+                    }
+                }
+            }
+            if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        waiting.end();
+        if let Some(error) = broken {
+            return Err(error);
+        }
+        let out = out.map_err(JudgeError::Engine)?;
+        if self.json {
+            print(&format!("{}\n", report(&self.model, &prompt, &first, &out, &text, load_seconds)))?;
+        } else {
+            print("\n")?;
+            let rate = |tokens: usize, seconds: f64| tokens as f64 / seconds.max(1e-9);
+            let (read, written) = (prompt.tokens.len(), out.tokens.len());
+            say(&format!(
+                "{read} tokens read, {:.1} a second; {written} written, {:.1} a second{}",
+                rate(read, out.prompt_seconds),
+                rate(written, out.decode_seconds),
+                if out.end == GenerationEnd::Limit { "; cut off at the limit (--max-tokens)" } else { "" }
+            ));
+        }
+        Ok(End::Done)
+    }
+
+    fn prompt(&self, model: &Model) -> Result<ModelPrompt> {
+        let mut ids = self.ids.clone();
+        if let Some(path) = &self.ids_file {
+            let text = fs::read_to_string(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+            let numbers = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+            ids = numbers
+                .map(|word| word.parse().map_err(|_| Usage(format!("{}: {word:?} is no token id", path.display()))))
+                .collect::<Result<_, _>>()?;
+        }
+        let Some(text) = &self.text else {
+            return match ids.iter().find(|id| **id as usize >= model.engine.vocabulary()) {
+                Some(id) => Err(Usage(format!("token {id} is not among the model's {}", model.engine.vocabulary())).into()),
+                None if ids.is_empty() => Err(Usage("there are no token ids; give at least one".to_owned()).into()),
+                None => Ok(ModelPrompt { tokens: ids, shared: 0, opens_thought: None }),
+            };
+        };
+        if !model.has_template() && self.flags.chat_template_is_own() {
+            let what = "the model has no chat template; give one with --chat-template FILE, or show the text as it is \
+                        with --chat-template none";
+            return Err(ModelError::Option(format!("{}: {what}", self.model)).into());
+        }
+        let prompt = model.prompt(self.system.as_deref(), &[Piece::Trusted(text.as_str().into())])?;
+        if prompt.tokens.is_empty() {
+            return Err(Usage("the prompt is empty; give a --text".to_owned()).into());
+        }
+        Ok(prompt)
+    }
+}
+
+fn report(
+    model: &str,
+    prompt: &ModelPrompt,
+    first: &[(TokenId, f32)],
+    out: &Generated,
+    text: &str,
+    load_seconds: f64,
+) -> serde_json::Value {
+    json!({
+        "model": model,
+        "prompt_ids": prompt.tokens,
+        "top": first,
+        "ids": out.tokens,
+        "text": text,
+        "finish": match out.end {
+            GenerationEnd::Limit => "length",
+            GenerationEnd::Token | GenerationEnd::Stopped => "stop",
+        },
+        "timings": {
+            "load_seconds": load_seconds,
+            "prompt_tokens": prompt.tokens.len(),
+            "prompt_seconds": out.prompt_seconds,
+            "decode_tokens": out.tokens.len(),
+            "decode_seconds": out.decode_seconds,
+            "peak_memory_bytes": peak_memory(),
+        },
+    })
+}
+
+/// The most memory that this process ever had, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}

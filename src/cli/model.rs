@@ -1,0 +1,131 @@
+//! Flags about a model, the same for every verb that loads one.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args as ClapArgs;
+
+use super::exit::Usage;
+use super::progress::Waiting;
+use crate::engine::Sampling;
+use crate::judge::{self, Judge, Settings};
+use crate::kernels::set_threads;
+use crate::model::quantise::{TYPES, by_name};
+use crate::model::{LoadOptions, Template};
+
+/// How a model is loaded, and how it chooses its words.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Model")]
+pub struct ModelFlags {
+    /// Quantise the layers of a safetensors model while it is loaded: q8_0, q6k, q5k, q4k, q4_0, …
+    #[arg(long, value_name = "TYPE")]
+    quant: Option<String>,
+    /// A chat template (Jinja) instead of the model's own; `none` shows the prompt as it is
+    #[arg(long, value_name = "FILE|none")]
+    chat_template: Option<PathBuf>,
+    /// How freely words are chosen; 0 always takes the likeliest, so that answers can be repeated
+    #[arg(long, value_name = "T")]
+    temperature: Option<f32>,
+    /// Choose among the likeliest words that together have this share
+    #[arg(long, value_name = "SHARE")]
+    top_p: Option<f32>,
+    /// Choose among words at least this share as likely as the likeliest
+    #[arg(long, value_name = "SHARE")]
+    min_p: Option<f32>,
+    /// Where chance begins, at temperatures above 0
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The longest answer in tokens
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<usize>,
+    /// Threads of the CPU; all physical cores unless said otherwise
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl ModelFlags {
+    /// What the flags say, checked.
+    pub fn load(&self) -> Result<LoadOptions> {
+        let quant = match &self.quant {
+            None => None,
+            Some(name) => Some(by_name(name).ok_or_else(|| {
+                let known: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
+                Usage(format!("--quant {name}: there is no such type; there are {}", known.join(", ")))
+            })?),
+        };
+        let template = match &self.chat_template {
+            None => Template::Own,
+            Some(path) if path.as_os_str() == "none" => Template::None,
+            Some(path) => Template::File(path.clone()),
+        };
+        match self.threads {
+            Some(0) => return Err(Usage("--threads 0: at least one is needed".to_owned()).into()),
+            Some(threads) => set_threads(threads),
+            None => {}
+        }
+        Ok(LoadOptions { quant, template, ..LoadOptions::default() })
+    }
+
+    /// Whether the model's own chat template is meant.
+    pub fn chat_template_is_own(&self) -> bool {
+        self.chat_template.is_none()
+    }
+
+    /// How words are chosen.
+    pub fn sampling(&self) -> Result<Sampling> {
+        let sampling = Sampling {
+            temperature: self.temperature.unwrap_or(0.0),
+            top_p: self.top_p.unwrap_or(1.0),
+            min_p: self.min_p.unwrap_or(0.0),
+            seed: self.seed.unwrap_or(0),
+        };
+        let checks = [
+            ("--temperature", sampling.temperature, (0.0..=100.0).contains(&sampling.temperature), "from 0 to 100"),
+            ("--top-p", sampling.top_p, sampling.top_p > 0.0 && sampling.top_p <= 1.0, "above 0, at most 1"),
+            ("--min-p", sampling.min_p, (0.0..=1.0).contains(&sampling.min_p), "from 0 to 1"),
+        ];
+        match checks.into_iter().find(|(_, _, sane, _)| !sane) {
+            Some((flag, value, _, range)) => Err(Usage(format!("{flag} {value}: give a number {range}")).into()),
+            None => Ok(sampling),
+        }
+    }
+
+    /// The flag that was given, if any was: for judges that are no model.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.quant.is_some(), "--quant"),
+            (self.chat_template.is_some(), "--chat-template"),
+            (self.temperature.is_some(), "--temperature"),
+            (self.top_p.is_some(), "--top-p"),
+            (self.min_p.is_some(), "--min-p"),
+            (self.seed.is_some(), "--seed"),
+            (self.max_tokens.is_some(), "--max-tokens"),
+            (self.threads.is_some(), "--threads"),
+        ];
+        given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+    }
+}
+
+/// Opens a judge by its name.
+pub fn open_judge(name: &str, flags: &ModelFlags, reuse: bool, quiet: bool) -> Result<Box<dyn Judge>> {
+    let mut settings = Settings::default();
+    if judge::scripted(name).is_some() {
+        if let Some(flag) = flags.given().or((!reuse).then_some("--no-reuse")) {
+            return Err(Usage(format!("{flag} is for judges that load a model; {name} replays answers")).into());
+        }
+    } else {
+        settings = Settings {
+            load: flags.load()?,
+            sampling: flags.sampling()?,
+            max_tokens: flags.max_tokens.unwrap_or(settings.max_tokens),
+            reuse,
+        };
+        if settings.max_tokens == 0 {
+            return Err(Usage("--max-tokens 0: an answer needs at least one".to_owned()).into());
+        }
+    }
+    let mut waiting = Waiting::new(&format!("loading {name}"), quiet);
+    let opened = judge::open(name, &settings, &mut |bytes| waiting.add(bytes));
+    waiting.end();
+    Ok(opened?)
+}

@@ -1,0 +1,194 @@
+//! A whole model from its name: weights, tokenizer, chat template, and the hash of all that decides its answers.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::quantized::GgmlDType;
+use sha2::{Digest, Sha256};
+
+use super::chat::ChatPrompt;
+use super::linear::Compute;
+use super::locate::{Located, locate};
+use super::weights::Source;
+use super::{ChatTemplate, ModelError, Piece, TokenId, Tokenizer};
+use crate::engine::Engine;
+
+/// How a model is loaded.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Where and how it computes.
+    pub compute: Compute,
+    /// The type that the layers' matrices are quantised to; as they are if `None`.
+    pub quant: Option<GgmlDType>,
+    /// The chat template.
+    pub template: Template,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { compute: Compute::cpu(), quant: None, template: Template::Own }
+    }
+}
+
+/// Which chat template is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Template {
+    /// The one that comes with the model.
+    Own,
+    /// None: the prompt is shown as it is.
+    None,
+    /// One from a file.
+    File(PathBuf),
+}
+
+/// A model, ready to answer.
+#[derive(Debug)]
+pub struct Model {
+    /// Runs it.
+    pub engine: Engine,
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+    files: Vec<PathBuf>,
+    options: LoadOptions,
+}
+
+/// A prompt as the model gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelPrompt {
+    /// All tokens.
+    pub tokens: Vec<TokenId>,
+    /// How many of them come before the first word of data: the same for all prompts of a task.
+    pub shared: usize,
+    /// The opening of a thought that the prompt ends with.
+    pub opens_thought: Option<String>,
+}
+
+/// The files beside the weights that decide what a model answers.
+const SETTINGS: [&str; 7] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.json",
+    "chat_template.jinja",
+];
+
+/// The largest chat template file that is read.
+const LARGEST_TEMPLATE: u64 = 1 << 20;
+
+impl Model {
+    /// Loads a model by path or repository id.
+    pub fn load(name: &str, options: &LoadOptions) -> Result<Self, ModelError> {
+        let (source, tokenizer, own, files) = match locate(name)? {
+            Located::Gguf(path) => {
+                let source = Source::gguf(&path)?;
+                let Source::Gguf(file) = &source else { unreachable!("it was opened as one") };
+                let tokenizer = Tokenizer::from_gguf(&path, file.metadata())?;
+                let own = ChatTemplate::from_gguf(&path, file.metadata(), tokenizer.special_text());
+                (source, tokenizer, own, vec![path])
+            }
+            Located::Folder(folder) => {
+                let source = Source::folder(&folder)?;
+                let tokenizer = Tokenizer::from_folder(&folder)?;
+                let own = ChatTemplate::from_folder(&folder, tokenizer.special_text());
+                let settings = SETTINGS.iter().map(|name| folder.join(name)).filter(|path| path.exists());
+                let files = settings.chain(source.weight_files()).collect();
+                (source, tokenizer, own, files)
+            }
+        };
+        let template = match &options.template {
+            Template::Own => own?,
+            Template::None => None,
+            Template::File(path) => {
+                let text = read_template(path)?;
+                Some(ChatTemplate::new(text, path, tokenizer.special_text())?)
+            }
+        };
+        if options.quant.is_some() && matches!(source, Source::Gguf(_)) {
+            return Err(ModelError::Option(
+                "--quant is for safetensors folders; a GGUF file is quantised already, as it is named".to_owned(),
+            ));
+        }
+        let decoder = source.decoder(&options.compute, options.quant)?;
+        if tokenizer.vocab_size() > decoder.embedding.tokens() {
+            let (tokens, rows) = (tokenizer.vocab_size(), decoder.embedding.tokens());
+            let what = format!("the tokenizer has {tokens} tokens and the weights {rows}; they are not of one model");
+            return Err(ModelError::bad(&files[0], what));
+        }
+        let engine = Engine::new(Arc::new(decoder));
+        Ok(Self { engine, tokenizer, template, files, options: options.clone() })
+    }
+
+    /// Whether prompts go through a chat template.
+    pub fn has_template(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// The prompt for a message, through the chat template if there is one.
+    pub fn prompt(&self, system: Option<&str>, content: &[Piece<'_>]) -> Result<ModelPrompt, ModelError> {
+        let (ChatPrompt { pieces, opens_thought }, bos) = match &self.template {
+            Some(template) => (template.render(system, content)?, None),
+            None => {
+                let system = system.map(|system| Piece::Trusted(format!("{system}\n\n").into()));
+                let pieces = system.into_iter().chain(content.iter().cloned()).collect();
+                let bos = self.tokenizer.bos().filter(|_| self.tokenizer.adds_bos());
+                (ChatPrompt { pieces, opens_thought: None }, bos)
+            }
+        };
+        let encode = |pieces: &[Piece<'_>]| {
+            let tokens = self.tokenizer.encode(pieces)?;
+            Ok::<Vec<TokenId>, ModelError>(bos.into_iter().chain(tokens).collect())
+        };
+        let tokens = encode(&pieces)?;
+        let data = pieces.iter().position(|piece| matches!(piece, Piece::Untrusted(_))).unwrap_or(0);
+        let shared = encode(&pieces[..data])?.len().min(tokens.len().saturating_sub(1));
+        Ok(ModelPrompt { tokens, shared, opens_thought })
+    }
+
+    /// SHA-256 over all files that decide the model's answers. `on_bytes` is told how many were read.
+    pub fn sha256(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<String, ModelError> {
+        let mut whole = Sha256::new();
+        let mut buffer = vec![0; 1 << 20];
+        for path in &self.files {
+            let io = |source| ModelError::io(path, source);
+            let mut file = File::open(path).map_err(io)?;
+            let mut hash = Sha256::new();
+            loop {
+                let count = match file.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(count) => count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(io(error)),
+                };
+                hash.update(&buffer[..count]);
+                on_bytes(count as u64);
+            }
+            // A GGUF file may be renamed; files of a folder may not be swapped.
+            let name = if self.files.len() > 1 { path.file_name().unwrap_or_default() } else { Default::default() };
+            whole.update(name.as_encoded_bytes());
+            whole.update([0]);
+            whole.update(hash.finalize());
+        }
+        if let (Template::File(_), Some(template)) = (&self.options.template, &self.template) {
+            whole.update(template.source().as_bytes());
+        }
+        Ok(whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// How it was loaded.
+    pub fn options(&self) -> &LoadOptions {
+        &self.options
+    }
+}
+
+fn read_template(path: &Path) -> Result<String, ModelError> {
+    let io = |source| ModelError::io(path, source);
+    if fs::metadata(path).map_err(io)?.len() > LARGEST_TEMPLATE {
+        return Err(ModelError::bad(path, "larger than 1 MiB, which no chat template is"));
+    }
+    fs::read_to_string(path).map_err(io)
+}
