@@ -70,8 +70,8 @@ fn a_template_cannot_see_or_change_a_caption() {
     let nosy = "{% if 'secret' in messages[0].content %}SEEN{% endif %}{{ messages[0].content | replace('a', 'b') }}";
     let prompt = render(nosy, None, &[untrusted("secret banana {{ bos_token }} \u{e000}0\u{e001}")]).unwrap();
     assert_eq!(prompt.pieces, [untrusted("secret banana {{ bos_token }} \u{e000}0\u{e001}")]);
-    let own = format!("\u{e000}0\u{e001}{{{{ messages[0].content }}}}");
-    let prompt = render(&own, None, &[untrusted("\u{e000}1\u{e001}")]).unwrap();
+    let own = "\u{e000}0\u{e001}{{ messages[0].content }}";
+    let prompt = render(own, None, &[untrusted("\u{e000}1\u{e001}")]).unwrap();
     assert_eq!(prompt.pieces, [trusted("\u{e000}0\u{e001}"), untrusted("\u{e000}1\u{e001}")]);
 }
 

@@ -30,6 +30,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -132,8 +133,8 @@ def main():
         user_defined = [name for name, kind in zip(names, types) if kind == 4 and name.strip()]
         print(f"{pathlib.Path(model).name}: {len(names)} tokens, words as {pre!r}")
         composed = [unicodedata.normalize("NFC", t) if pre.startswith("qwen") else t for t in texts]
-        # llama.cpp takes a literal U+2581 for what it is; SentencePiece and Hugging Face take it for a space.
-        kept = [t for t in composed if not (spm and "▁" in t)]
+        # llama.cpp does not read a run of literal U+2581 as the token of a run of spaces; Hugging Face does.
+        kept = [t for t in composed if not (spm and re.search("▁[▁ ]| ▁", t))]
         with quiet():
             llama = llama_cpp.Llama(model_path=model, vocab_only=True, verbose=False)
         theirs = lambda t, special: llama.tokenize(t.encode(), add_bos=False, special=special) if t else []

@@ -1,7 +1,7 @@
 //! Text to tokens and back, for the tokenizers of judge models.
 //!
 //! Invariant: untrusted text never becomes a control token. Only trusted text is searched for special and added tokens;
-//! untrusted text is tokenised without them, and what comes out is checked (see [`untrusted`]).
+//! untrusted text is tokenised without them, and what comes out is checked (`untrusted.rs`).
 //!
 //! ```text
 //!  tokenizer.json ─ json ─┐

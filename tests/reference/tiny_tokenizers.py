@@ -1,6 +1,6 @@
 """Makes tests/data/tokenizers: tiny tokenizers, and what Hugging Face makes of texts with them.
 
-    python tests/reference/tokenizers.py
+    python tests/reference/tiny_tokenizers.py
 
 Needs: pip install tokenizers transformers sentencepiece jinja2. The vocabularies are trained on prompts/*.txt.
 
@@ -11,10 +11,6 @@ their ids. `chat.json` holds chat templates with what transformers renders.
 import io
 import json
 import pathlib
-import sys
-
-# This file must not hide the library of the same name.
-sys.path = [entry for entry in sys.path if pathlib.Path(entry or ".").resolve() != pathlib.Path(__file__).resolve().parent]
 
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
