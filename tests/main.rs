@@ -3,12 +3,14 @@
 mod answers;
 mod chat;
 mod crashes;
+mod engine;
 mod gguf_bytes;
 mod import;
 mod length;
 mod metrics;
-mod models;
 mod model_files;
+mod model_judge;
+mod models;
 mod prompts;
 mod records;
 mod run;

@@ -9,35 +9,38 @@ use std::sync::Arc;
 use candle_core::Device;
 use candle_core::quantized::GgmlDType;
 use capjudge::engine::{Chunk, Engine, Input, Logits, Prefix, Rows, Sequence};
-use capjudge::kernels::Level;
+use capjudge::kernels::{Level, Matrix};
 use capjudge::model::linear::{Compute, Kernels};
+use capjudge::model::quantise::{by_name, name_of, quantise};
 use capjudge::model::weights::Source;
 use serde_json::Value;
 
-const CHECKPOINTS: [&str; 8] =
+use crate::workspace::{Workspace, copy_folder};
+
+pub const CHECKPOINTS: [&str; 8] =
     ["llama_a", "llama_b", "qwen2_a", "qwen2_b", "qwen3_a", "qwen3_b", "gemma3_a", "gemma3_b"];
 const GGUF: [&str; 5] = ["llama_a", "llama_b", "qwen2_a", "qwen3_a", "gemma3_a"];
 
 /// How far a logit may be from the reference's.
 const CLOSE: f32 = 1e-3;
 
-fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models").join(name)
 }
 
 /// The reference values of a checkpoint.
-struct Golden {
-    prompts: Vec<Prompt>,
+pub struct Golden {
+    pub prompts: Vec<Prompt>,
 }
 
-struct Prompt {
-    ids: Vec<u32>,
-    greedy: Vec<u32>,
+pub struct Prompt {
+    pub ids: Vec<u32>,
+    pub greedy: Vec<u32>,
     /// Of every position; the shortest prompt has none.
-    logits: Option<Vec<Vec<f32>>>,
+    pub logits: Option<Vec<Vec<f32>>>,
 }
 
-fn golden(name: &str) -> Golden {
+pub fn golden(name: &str) -> Golden {
     let text = fs::read_to_string(folder(name).join("golden.json")).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
     let tensors = candle_core::safetensors::load(folder(name).join("golden.safetensors"), &Device::Cpu).unwrap();
@@ -50,15 +53,15 @@ fn golden(name: &str) -> Golden {
     Golden { prompts: prompts.collect() }
 }
 
-fn load(source: &Source, compute: &Compute, quant: Option<GgmlDType>) -> Engine {
+pub fn load(source: &Source, compute: &Compute, quant: Option<GgmlDType>) -> Engine {
     Engine::new(Arc::new(source.decoder(compute, quant).unwrap()))
 }
 
-fn engine(name: &str) -> Engine {
+pub fn engine(name: &str) -> Engine {
     load(&Source::folder(&folder(name)).unwrap(), &Compute::cpu(), None)
 }
 
-fn candle() -> Compute {
+pub fn candle() -> Compute {
     Compute { device: Device::Cpu, kernels: Kernels::Candle }
 }
 
@@ -66,22 +69,22 @@ fn portable() -> Compute {
     Compute { device: Device::Cpu, kernels: Kernels::Own(Level::Portable) }
 }
 
-fn step(engine: &Engine, sequence: &mut Sequence, tokens: &[u32], logits: Rows) -> Logits {
+pub fn step(engine: &Engine, sequence: &mut Sequence, tokens: &[u32], logits: Rows) -> Logits {
     engine.step(&mut [Chunk { sequence, input: Input::Tokens(tokens), logits }]).unwrap()
 }
 
 /// The logits of every position, in one step.
-fn all_logits(engine: &Engine, tokens: &[u32]) -> Vec<Vec<f32>> {
+pub fn all_logits(engine: &Engine, tokens: &[u32]) -> Vec<Vec<f32>> {
     let mut sequence = engine.fork(&Prefix::default(), tokens.len()).unwrap();
     step(engine, &mut sequence, tokens, Rows::All).of(0).to_vec()
 }
 
-fn argmax(logits: &[f32]) -> u32 {
+pub fn argmax(logits: &[f32]) -> u32 {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.unwrap() as u32
 }
 
-fn greedy(engine: &Engine, tokens: &[u32], count: usize) -> Vec<u32> {
+pub fn greedy(engine: &Engine, tokens: &[u32], count: usize) -> Vec<u32> {
     let mut sequence = engine.fork(&Prefix::default(), tokens.len() + count).unwrap();
     let mut logits = step(engine, &mut sequence, tokens, Rows::Last).last(0).to_vec();
     let mut out = Vec::new();
@@ -93,7 +96,7 @@ fn greedy(engine: &Engine, tokens: &[u32], count: usize) -> Vec<u32> {
     out
 }
 
-fn distance(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
+pub fn distance(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
     assert_eq!(a.len(), b.len());
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
@@ -132,5 +135,78 @@ fn the_way_of_other_devices_gives_the_same() {
         let source = Source::folder(&folder(name)).unwrap();
         agrees(name, "candle", &load(&source, &candle(), None));
         agrees(name, "portable kernels", &load(&source, &portable(), None));
+    }
+}
+
+#[test]
+fn quantising_on_load_costs_what_the_type_costs() {
+    // Numbers between -1 and 1, so that a step of a type is a known share of a block's range.
+    let numbers: Vec<f32> =
+        (0..70u32 * 512).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0).collect();
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let matrix = Matrix::new(GgmlDType::F32, 70, 512, bytes.into()).unwrap();
+    let steps = [
+        ("q8_0", 127.0),
+        ("q6k", 31.0),
+        ("q5k", 15.0),
+        ("q5_1", 15.0),
+        ("q4k", 7.0),
+        ("q4_1", 7.0),
+        ("q3k", 3.0),
+        ("q2k", 1.5),
+    ];
+    for (name, steps) in steps {
+        let quantised = quantise(&matrix, by_name(name).unwrap()).unwrap();
+        assert_eq!(name_of(quantised.dtype()), name);
+        let mut row = vec![0.0; 512];
+        for (index, numbers) in numbers.chunks(512).enumerate() {
+            quantised.dequantise(index, &mut row);
+            let worst = row.iter().zip(numbers).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            // Half a step, and a little for scales that are rounded themselves.
+            assert!(worst <= 0.85 / steps, "{name}: {worst}");
+        }
+    }
+    // Rows that do not fill whole blocks of the type.
+    let odd = Matrix::new(GgmlDType::F32, 2, 96, vec![0; 2 * 96 * 4].into()).unwrap();
+    assert_eq!(quantise(&odd, GgmlDType::Q4K).unwrap().dtype(), GgmlDType::Q8_0);
+    let odd = Matrix::new(GgmlDType::F32, 2, 10, vec![0; 2 * 10 * 4].into()).unwrap();
+    assert_eq!(quantise(&odd, GgmlDType::Q4K).unwrap().dtype(), GgmlDType::F32);
+}
+
+#[test]
+fn a_quantised_model_stays_near_itself() {
+    let source = Source::folder(&folder("qwen2_b")).unwrap();
+    let prompt = &golden("qwen2_b").prompts[0];
+    let distances = [GgmlDType::Q8_0, GgmlDType::Q5_1, GgmlDType::Q4_1].map(|quant| {
+        let quantised = load(&source, &Compute::cpu(), Some(quant));
+        distance(&all_logits(&quantised, &prompt.ids), prompt.logits.as_ref().unwrap())
+    });
+    println!("q8_0, q5_1, q4_1: logits within {distances:?}");
+    // Random weights without any redundancy are the hardest case there is; logits are up to 12 here.
+    assert!(distances[0] > 0.0 && distances[0] < 0.6 && distances[0] < distances[1] && distances[1] < distances[2]);
+}
+
+#[test]
+fn a_description_that_does_not_fit_the_weights_is_refused_by_name() {
+    let workspace = Workspace::new();
+    let cases: [(&str, Value, &str); 9] = [
+        ("hidden_size", 48.into(), "asks for [160, 48]"),
+        ("num_hidden_layers", 3.into(), "the tensor `model.layers.2.input_layernorm.weight` is missing"),
+        ("num_hidden_layers", 1.into(), "is no part of the architecture `llama`"),
+        ("num_hidden_layers", u64::MAX.into(), "num_hidden_layers is"),
+        ("num_key_value_heads", 3.into(), "cannot share 3 key-value heads"),
+        ("head_dim", 0.into(), "the head size is 0"),
+        ("model_type", "mamba".into(), "model_type `mamba` is not supported; supported are llama, qwen2"),
+        ("hidden_act", "relu".into(), "the activation `relu` is not supported"),
+        ("rms_norm_eps", Value::Null, "`rms_norm_eps` is missing"),
+    ];
+    for (field, value, message) in cases {
+        let copy = workspace.path("model");
+        copy_folder(&folder("llama_a"), &copy);
+        let path = copy.join("config.json");
+        let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        config[field] = value;
+        fs::write(&path, config.to_string()).unwrap();
+        workspace.run("generate --model model --text hello").exits(4).says(message).says("model");
     }
 }

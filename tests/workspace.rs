@@ -92,6 +92,15 @@ impl Ran {
     }
 }
 
+/// Copies the files of a folder.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
 /// A record for the hallucination task.
 pub fn record(id: &str, system: &str, caption: &str) -> Value {
     json!({"id": id, "system": system, "caption": caption, "events": [{"caption": "A dog runs"}, {"caption": "It barks"}]})

@@ -130,7 +130,9 @@ impl Args {
         }
         let Some(text) = &self.text else {
             return match ids.iter().find(|id| **id as usize >= model.engine.vocabulary()) {
-                Some(id) => Err(Usage(format!("token {id} is not among the model's {}", model.engine.vocabulary())).into()),
+                Some(id) => {
+                    Err(Usage(format!("token {id} is not among the model's {}", model.engine.vocabulary())).into())
+                }
                 None if ids.is_empty() => Err(Usage("there are no token ids; give at least one".to_owned()).into()),
                 None => Ok(ModelPrompt { tokens: ids, shared: 0, opens_thought: None }),
             };

@@ -34,6 +34,8 @@ impl ModelJudge {
                  model, give its template with --chat-template FILE, or show prompts as they are with --chat-template none"
             ))));
         }
+        // A template that cannot be used is found here, and not once for each record.
+        model.prompt(None, &[Piece::Trusted("A".into()), Piece::Untrusted("B".into())])?;
         let sha256 = model.sha256(on_bytes)?;
         let sampling = settings.sampling;
         let mut parts = BTreeMap::from([
@@ -108,7 +110,8 @@ impl Judge for ModelJudge {
         question: &Question<'_>,
         on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
     ) -> Result<Answered, JudgeError> {
-        let prompt = self.model.prompt(None, &pieces(question.prompt)?)?;
+        let prompt = self.model.prompt(None, &pieces(question.prompt)?);
+        let prompt = prompt.map_err(|error| JudgeError::NoAnswer(error.to_string()))?;
         let (first, rest) = prompt.tokens.split_at(if self.settings.reuse { prompt.shared } else { 0 });
         let stopped = Answered { finish: Finish::Stop, effort: None };
         let too_long = |error: EngineError| match error {

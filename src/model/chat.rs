@@ -26,6 +26,7 @@ const NAME: &str = "chat template";
 const THINK: &str = "<think>";
 
 /// A model's chat template.
+#[derive(Debug)]
 pub struct ChatTemplate {
     path: PathBuf,
     source: String,
