@@ -13,9 +13,10 @@
 //! | [`dataset`] | records as a stream, what is wrong with them, importers |
 //! | [`task`] | what a judge prompt is: a template and its declaration, both data |
 //! | [`prompt`] | one pass over the template; trusted and untrusted text kept apart |
-//! | [`judge`] | who answers: for now recorded answers; models will stand behind the same trait |
+//! | [`judge`] | who answers: a model on this machine, or recorded answers |
 //! | [`model`] | a judge model's files: weights, tokenizer, chat template |
-//! | [`engine`] | from a model's tokens to answers |
+//! | [`engine`] | a batched step over sequences that share their beginnings; tokens in, answers out |
+//! | [`kernels`] | the arithmetic of the CPU, row by row |
 //! | [`answer`] | reads an answer while it streams, and never guesses |
 //! | [`length`] | words, sentences, and rules about them |
 //! | [`verdict`] | the only result type: numbers, or the reason why there are none |

@@ -162,8 +162,8 @@ fn quantising_on_load_costs_what_the_type_costs() {
         for (index, numbers) in numbers.chunks(512).enumerate() {
             quantised.dequantise(index, &mut row);
             let worst = row.iter().zip(numbers).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            // Half a step, and a little for scales that are rounded themselves.
-            assert!(worst <= 0.85 / steps, "{name}: {worst}");
+            // Half a step, or a whole one at the end of a range that has a number more below 0 than above.
+            assert!(worst <= 1.05 / steps, "{name}: {worst}");
         }
     }
     // Rows that do not fill whole blocks of the type.
