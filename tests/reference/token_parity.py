@@ -1,6 +1,6 @@
 """Compares `capjudge tokens` with llama.cpp and Hugging Face on real models' tokenizers.
 
-    python tests/reference/token_parity.py --capjudge target/debug/capjudge MODEL.gguf [MODEL.gguf ...]
+    python tests/reference/token_parity.py --binary target/debug/capjudge MODEL.gguf [MODEL.gguf ...]
 
 Needs: pip install llama-cpp-python transformers gguf. Runs offline.
 
@@ -116,7 +116,7 @@ def compare(name, texts, ours, theirs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--capjudge", default="capjudge", help="the program")
+    parser.add_argument("--binary", default="capjudge", help="the capjudge to test")
     parser.add_argument("models", nargs="+", metavar="MODEL.gguf")
     args = parser.parse_args()
     import gguf
@@ -140,9 +140,9 @@ def main():
         theirs = lambda t, special: llama.tokenize(t.encode(), add_bos=False, special=special) if t else []
         lossless = lambda t: llama.detokenize(theirs(t, False)) == t.encode() or spm
         plain = [t for t in kept if lossless(t) and not any(name in t for name in user_defined)]
-        ours = capjudge_ids(args.capjudge, model, plain, "--untrusted")
+        ours = capjudge_ids(args.binary, model, plain, "--untrusted")
         wrong += compare("llama.cpp, plain", plain, ours, [theirs(t, False) for t in plain])
-        ours = capjudge_ids(args.capjudge, model, kept)
+        ours = capjudge_ids(args.binary, model, kept)
         wrong += compare("llama.cpp, with special tokens", kept, ours, [theirs(t, True) for t in kept])
         try:
             with quiet():
@@ -154,7 +154,7 @@ def main():
         except Exception as error:  # whatever it says, it is reported
             print(f"  transformers cannot load it: {str(error).splitlines()[0][:120]}")
             continue
-        ours = capjudge_ids(args.capjudge, model, texts)
+        ours = capjudge_ids(args.binary, model, texts)
         found = [reference(t, add_special_tokens=False)["input_ids"] for t in texts]
         wrong += compare(f"transformers {transformers.__version__}, with special tokens", texts, ours, found)
     sys.exit(1 if wrong else 0)
