@@ -4,8 +4,8 @@
     cargo build --release
     python3 benches/truth.py --binary target/release/capjudge --data truth.jsonl JUDGE [--records 20] [--no-reuse N]
 
-TRUTH is JSON Lines: for each record `hallucination` and `omission`, each with `events`, `caption`, `truth` (and
-`inserted_index`). Evenly spaced records are judged with both tasks; the script prints the share that was scored, how many
+The data is JSON Lines: for each record `hallucination` and `omission`, each with `events`, `caption`, `truth` (and
+`inserted_index`). The first records are judged with both tasks; the script prints the share that was scored, how many
 counts are exact, the mean absolute error, and the seconds of a judgement from `timings.jsonl`. With `--no-reuse N` the first
 N records are judged once more, each prompt from its first word: the verdicts must be the same bytes, and the seconds
 tell what the shared rubric is worth. Nothing is kept unless `--out DIR` is given; with it, an interrupted run goes on.
@@ -80,8 +80,7 @@ def main():
     arguments.add_argument("--out", type=Path)
     arguments.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="more flags for capjudge run")
     options = arguments.parse_args()
-    everything = lines(options.data)
-    records = [everything[i * len(everything) // options.records] for i in range(options.records)]
+    records = lines(options.data)[: options.records]
     with tempfile.TemporaryDirectory() as temporary:
         out = options.out or Path(temporary)
         out.mkdir(parents=True, exist_ok=True)

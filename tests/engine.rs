@@ -149,6 +149,29 @@ fn a_sequence_that_forgets_goes_on_as_if_it_had_never_known() {
 }
 
 #[test]
+fn a_long_sequence_spans_several_segments_and_forgets_across_them() {
+    let engine = engine("qwen2_b");
+    let ids: Vec<u32> = (0..1300u32).map(|i| i * 37 % 150 + 5).collect();
+    let mut cut = fork(&engine, 4000);
+    for chunk in ids.chunks(300) {
+        step(&engine, &mut cut, chunk, Rows::None);
+    }
+    let mut whole = fork(&engine, 4000);
+    step(&engine, &mut whole, &ids, Rows::None);
+    let expected = step(&engine, &mut whole, &[8], Rows::Last);
+    assert_eq!(bits(step(&engine, &mut cut, &[8], Rows::Last).of(0)), bits(expected.of(0)));
+    // Back into an earlier segment, and forward again.
+    cut.truncate(250);
+    assert_eq!((cut.length(), cut.room()), (250, 3750));
+    step(&engine, &mut cut, &ids[250..], Rows::None);
+    assert_eq!(bits(step(&engine, &mut cut, &[8], Rows::Last).of(0)), bits(expected.of(0)));
+    cut.truncate(0);
+    assert_eq!(cut.length(), 0);
+    step(&engine, &mut cut, &ids, Rows::None);
+    assert_eq!(bits(step(&engine, &mut cut, &[8], Rows::Last).of(0)), bits(expected.of(0)));
+}
+
+#[test]
 fn too_much_is_refused() {
     let engine = engine("llama_b");
     let error = engine.fork(&Prefix::default(), engine.context() + 1).unwrap_err();

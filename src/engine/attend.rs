@@ -20,7 +20,7 @@ impl Attend for Batch<'_, '_> {
         let mut found = Vec::with_capacity(self.sequences.len());
         for (sequence, rows) in &mut self.sequences {
             let of = |all: &Tensor| all.narrow(0, start, *rows);
-            let tail = &sequence.tail;
+            let Some(tail) = sequence.tail() else { bail!("a sequence without a place for new positions") };
             let (keys, values) = &tail.layers[layer];
             keys.slice_set(&of(k)?.transpose(0, 1)?.contiguous()?, 1, tail.length)?;
             values.slice_set(&of(v)?.transpose(0, 1)?.contiguous()?, 1, tail.length)?;
@@ -37,10 +37,13 @@ impl Attend for Batch<'_, '_> {
     }
 }
 
-/// The segments of a sequence, each with the number of its positions; the tail's includes the new `rows`.
+/// The segments of a sequence, each with the number of its positions; the last one's includes the new `rows`.
 fn segments(sequence: &Sequence, rows: usize) -> impl Iterator<Item = (&Segment, usize)> {
-    let shared = sequence.prefix.segments.iter().map(|segment| (&**segment, segment.length));
-    shared.chain([(&sequence.tail, sequence.tail.length + rows)])
+    let mut all = sequence.segments().peekable();
+    std::iter::from_fn(move || {
+        let segment = all.next()?;
+        Some((segment, segment.length + if all.peek().is_none() { rows } else { 0 }))
+    })
 }
 
 /// With this crate's kernel, on the tensors where they lie.

@@ -1,11 +1,12 @@
 //! What a sequence remembers: keys and values of every layer.
 //!
 //! ```text
-//!  Sequence = shared, immutable segments (the rubric, …) + one private tail with room to grow
+//!  Sequence = shared, immutable segments (the rubric, …) + private ones, of which the last has room to grow
 //! ```
 //!
 //! Invariant: a segment never changes once it is shared, so any number of sequences can stand on it without copying.
-//! A tail has all its room from the start and never moves.
+//! A private segment has all its room from the start and never moves; where it is full, another one begins. So a
+//! sequence that may become long costs memory only as it does.
 
 use std::sync::Arc;
 
@@ -33,8 +34,6 @@ pub struct Segment {
 
 impl Segment {
     fn new(shape: &Shape, capacity: usize) -> Result<Self> {
-        // A tensor has no room for nothing.
-        let capacity = capacity.max(1);
         let zeros = |heads, dim| Tensor::zeros((heads, capacity, dim), DType::F32, &shape.device);
         let layers = shape.layers.iter().map(|(heads, dim)| Ok((zeros(*heads, *dim)?, zeros(*heads, *dim)?)));
         Ok(Self { layers: layers.collect::<Result<_>>()?, capacity, length: 0 })
@@ -57,37 +56,75 @@ impl Prefix {
 /// A prompt that is being answered.
 #[derive(Debug)]
 pub struct Sequence {
-    pub(super) prefix: Prefix,
-    pub(super) tail: Segment,
+    prefix: Prefix,
+    own: Vec<Segment>,
+    /// Positions that may still come.
+    room: usize,
 }
 
+/// The room of a private segment that nothing larger is asked of: long enough to be few, short enough to waste little.
+const ROOM: usize = 512;
+
 impl Sequence {
-    /// A sequence that goes on from a prefix, with room for so many positions more.
-    pub fn fork(prefix: &Prefix, room: usize, shape: &Shape) -> Result<Self> {
-        Ok(Self { prefix: prefix.clone(), tail: Segment::new(shape, room)? })
+    /// A sequence that goes on from a prefix, for so many positions more at most.
+    pub fn fork(prefix: &Prefix, room: usize) -> Self {
+        Self { prefix: prefix.clone(), own: Vec::new(), room }
     }
 
     /// Positions so far: the next token's position.
     pub fn length(&self) -> usize {
-        self.prefix.length() + self.tail.length
+        self.prefix.length() + self.own.iter().map(|segment| segment.length).sum::<usize>()
     }
 
-    /// Room that is left.
+    /// Positions that may still come.
     pub fn room(&self) -> usize {
-        self.tail.capacity - self.tail.length
+        self.room
+    }
+
+    /// Makes a place for `rows` new positions in one segment.
+    pub(super) fn reserve(&mut self, rows: usize, shape: &Shape) -> Result<()> {
+        if self.own.last().is_none_or(|tail| tail.capacity - tail.length < rows) {
+            self.own.push(Segment::new(shape, rows.max(ROOM.min(self.room)))?);
+        }
+        Ok(())
+    }
+
+    /// The segment that new positions go to; there is one behind [`reserve`](Self::reserve).
+    pub(super) fn tail(&self) -> Option<&Segment> {
+        self.own.last()
+    }
+
+    /// All segments, in the order of their positions.
+    pub(super) fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.prefix.segments.iter().map(|segment| &**segment).chain(&self.own)
+    }
+
+    /// Counts `rows` positions whose keys and values are stored now.
+    pub(super) fn advance(&mut self, rows: usize) {
+        if let Some(tail) = self.own.last_mut() {
+            tail.length += rows;
+        }
+        self.room -= rows;
     }
 
     /// Forgets all but the first `length` positions; nothing of its prefix.
     pub fn truncate(&mut self, length: usize) {
-        self.tail.length = self.tail.length.min(length.saturating_sub(self.prefix.length()));
+        let mut surplus = self.length().saturating_sub(length.max(self.prefix.length()));
+        self.room += surplus;
+        while let Some(tail) = self.own.last_mut().filter(|_| surplus > 0) {
+            let gone = surplus.min(tail.length);
+            tail.length -= gone;
+            surplus -= gone;
+            if tail.length == 0 && self.own.len() > 1 {
+                self.own.pop();
+            }
+        }
     }
 
     /// Ends the sequence, and makes it a prefix for others.
     pub fn freeze(self) -> Prefix {
-        let Self { mut prefix, tail } = self;
-        if tail.length > 0 {
-            prefix.segments.push(Arc::new(tail));
-        }
+        let Self { mut prefix, own, .. } = self;
+        prefix.segments.extend(own.into_iter().filter(|segment| segment.length > 0).map(Arc::new));
         prefix
     }
 }

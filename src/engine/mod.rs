@@ -136,7 +136,7 @@ impl Engine {
         if needed > context {
             return Err(EngineError::Context { needed, context });
         }
-        Ok(Sequence::fork(prefix, room, &self.shape)?)
+        Ok(Sequence::fork(prefix, room))
     }
 
     /// Gives every chunk's sequence its new positions, all in one pass through the decoder.
@@ -168,6 +168,7 @@ impl Engine {
             wanted.extend((first + count - asked..first + count).map(|row| row as u32));
             counts.push(asked);
             if count > 0 {
+                chunk.sequence.reserve(count, &self.shape)?;
                 embeddings.push(rows);
                 sequences.push((&mut *chunk.sequence, count));
             }
@@ -179,7 +180,7 @@ impl Engine {
         let mut batch = Batch { sequences, compute: &self.decoder.compute };
         let out = self.decoder.forward(embeddings, &positions, &mut batch)?;
         for (sequence, rows) in batch.sequences {
-            sequence.tail.length += rows;
+            sequence.advance(rows);
         }
         if wanted.is_empty() {
             return Ok(Logits { rows: counts.iter().map(|_| Vec::new()).collect() });
