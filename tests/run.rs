@@ -182,7 +182,11 @@ fn exit_codes_tell_what_to_mend() {
     let workspace = three_records();
     workspace.run(&RUN.replace("data.jsonl", "gone.jsonl")).exits(1).says("gone.jsonl");
     workspace.run(&RUN.replace("hallucination", "nonsense")).exits(2).says("there is no task `nonsense`");
-    workspace.run(&RUN.replace("scripted:answers.jsonl", "qwen")).exits(2).says("there is no judge `qwen`");
+    workspace
+        .run(&RUN.replace("scripted:answers.jsonl", "qwen"))
+        .exits(4)
+        .says("qwen: there is no such file or folder")
+        .says("scripted:FILE");
     workspace.run(&RUN.replace("answers.jsonl", "gone.jsonl")).exits(4).says("gone.jsonl");
     workspace.write("broken.jsonl", "{\"id\": \"a\"}\nnot json\n");
     workspace.run(&RUN.replace("answers.jsonl", "broken.jsonl")).exits(4).says("broken.jsonl:2: not a recorded answer");

@@ -172,6 +172,12 @@ pub fn scripted(name: &str) -> Option<&Path> {
 pub fn open(name: &str, settings: &Settings, on_bytes: &mut dyn FnMut(u64)) -> Result<Box<dyn Judge>, JudgeError> {
     match scripted(name) {
         Some(file) => Ok(Box::new(ScriptedJudge::open(name, file)?)),
-        None => Ok(Box::new(ModelJudge::open(name, settings, on_bytes)?)),
+        None => match ModelJudge::open(name, settings, on_bytes) {
+            Err(JudgeError::Model(ModelError::NotFound(what))) => {
+                let what = format!("{what}; scripted:FILE replays recorded answers");
+                Err(ModelError::NotFound(what).into())
+            }
+            opened => Ok(Box::new(opened?)),
+        },
     }
 }
