@@ -7,8 +7,8 @@ use std::arch::x86_64::*;
 
 use candle_core::quantized::GgmlDType;
 
-use super::portable::LANES;
 use super::gate::{self, Gate};
+use super::portable::LANES;
 use super::{blocks, exp};
 
 /// The numbers of a row, as [`blocks::dequantise`] gives them.

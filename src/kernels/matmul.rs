@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, bail};
 
-use super::threads::share;
 use super::packed::{self, Activations, Panel, is_packed};
+use super::threads::share;
 use super::{Level, Matrix, Shared, TILE_COLUMNS, TILE_ROWS, portable};
 
 /// Weights that are multiplied with the same activations, as an operation of candle: the outputs stand side by side.

@@ -131,13 +131,11 @@ fn widen<F: Format>(bytes: __m256i) -> (__m256i, __m256i) {
 /// Eight whole numbers, wider.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn eight(numbers: &[i8]) -> __m256i {
-    let numbers: &[i8; 8] = numbers.first_chunk().expect("eight numbers");
-    // SAFETY: 8 bytes are read, which is what the array has.
-    _mm256_cvtepi8_epi32(unsafe { _mm_loadl_epi64(numbers.as_ptr().cast()) })
+fn eight(numbers: u64) -> __m256i {
+    _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(numbers as i64))
 }
 
-/// The half float at a pointer, in all lanes.
+/// The half float at `at`, in all lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn half(bytes: &[u8], at: usize) -> __m256 {
@@ -149,18 +147,11 @@ fn half(bytes: &[u8], at: usize) -> __m256 {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn halves<F: Format>(bytes: &[u8], at: usize) -> __m256 {
-    let mut found = [0u16; RUNS];
-    if bytes.len() == RUNS * F::BYTES {
-        for (run, found) in found.iter_mut().enumerate() {
-            *found = u16::from_le_bytes([bytes[run * F::BYTES + at], bytes[run * F::BYTES + at + 1]]);
-        }
-    } else {
-        for (bytes, found) in bytes.chunks_exact(F::BYTES).zip(&mut found) {
-            *found = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        }
-    }
-    // SAFETY: 16 bytes are read, which is what the array has.
-    _mm256_cvtph_ps(unsafe { _mm_loadu_si128(found.as_ptr().cast()) })
+    let one = |run: usize| match bytes.get(run * F::BYTES + at..run * F::BYTES + at + 2) {
+        Some(bytes) => i16::from_le_bytes([bytes[0], bytes[1]]),
+        None => 0,
+    };
+    _mm256_cvtph_ps(_mm_setr_epi16(one(0), one(1), one(2), one(3), one(4), one(5), one(6), one(7)))
 }
 
 /// The scales of small blocks, or that of a large one in all lanes.
@@ -173,7 +164,7 @@ fn scales<F: Format>(bytes: &[u8]) -> __m256 {
 /// What the sums of runs, and those of their second halves, are multiplied with.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn minima<F: Format>(bytes: &[u8], whole: &[i8; 2 * RUNS]) -> (__m256, __m256) {
+fn minima<F: Format>(bytes: &[u8], whole: [u64; 2]) -> (__m256, __m256) {
     let zero = _mm256_setzero_ps();
     let Some(at) = F::MIN else { return (zero, zero) };
     if !F::LARGE {
@@ -182,11 +173,12 @@ fn minima<F: Format>(bytes: &[u8], whole: &[i8; 2 * RUNS]) -> (__m256, __m256) {
     let factor = _mm256_sub_ps(zero, half(bytes, at));
     let times = |whole: __m256i| _mm256_mul_ps(factor, _mm256_cvtepi32_ps(whole));
     if !F::HALVES {
-        return (times(eight(whole)), zero);
+        return (times(eight(whole[0])), zero);
     }
-    let first: [i8; RUNS] = std::array::from_fn(|run| whole[2 * run]);
-    let more: [i8; RUNS] = std::array::from_fn(|run| whole[2 * run + 1] - whole[2 * run]);
-    (times(eight(&first)), times(eight(&more)))
+    let whole = _mm_set_epi64x(whole[1] as i64, whole[0] as i64);
+    let first = _mm256_cvtepi16_epi32(_mm_and_si128(whole, _mm_set1_epi16(255)));
+    let second = _mm256_cvtepi16_epi32(_mm_srli_epi16::<8>(whole));
+    (times(first), times(_mm256_sub_epi32(second, first)))
 }
 
 /// The whole scale of each lane of a run.
@@ -229,7 +221,7 @@ pub fn dot<F: Format>(bytes: &[u8], x: Row<'_>) -> f32 {
         let whole = F::whole(bytes);
         let scales = scales::<F>(bytes);
         if F::LARGE {
-            let by = [eight(&whole.scales[..8]), eight(&whole.scales[8..])];
+            let by = whole.scales.map(|scales| eight(scales));
             let mut sum = _mm256_setzero_si256();
             each_run!(RUNS, |INDEX| {
                 // SAFETY: the block and the run were checked above.
@@ -247,7 +239,7 @@ pub fn dot<F: Format>(bytes: &[u8], x: Row<'_>) -> f32 {
                 group = _mm256_fmadd_ps(_mm256_cvtepi32_ps(found), _mm256_set1_ps(each[INDEX]), group);
             });
         }
-        group = add_minima::<F>(group, sums, minima::<F>(bytes, &whole.mins));
+        group = add_minima::<F>(group, sums, minima::<F>(bytes, whole.mins));
         total = _mm256_fmadd_ps(group, _mm256_set1_ps(sums.scale), total);
     }
     super::super::avx2::add_up(total)
@@ -299,7 +291,7 @@ pub fn unpack<F: Format>(bytes: &[u8], runs: &mut [Run], factors: &mut [Factors]
     for ((bytes, count), (runs, factors)) in groups::<F>(bytes).zip(runs.chunks_mut(RUNS).zip(factors)) {
         assert!(count == runs.len() && bytes.len() >= F::BYTES * if F::LARGE { 1 } else { count });
         let whole = F::whole(bytes);
-        let by = [eight(&whole.scales[..8]), eight(&whole.scales[8..])];
+        let by = whole.scales.map(|scales| eight(scales));
         each_run!(count, |INDEX| {
             // SAFETY: the blocks were checked above.
             let (mut even, mut odd) = widen::<F>(unsafe { <F as Format>::quants::<INDEX>(bytes.as_ptr()) });
@@ -317,7 +309,7 @@ pub fn unpack<F: Format>(bytes: &[u8], runs: &mut [Run], factors: &mut [Factors]
                 _mm256_store_si256(at.add(RUN / 2).cast(), odd);
             }
         });
-        let (mins_of_runs, more) = minima::<F>(bytes, &whole.mins);
+        let (mins_of_runs, more) = minima::<F>(bytes, whole.mins);
         // SAFETY: eight floats are written to each, which is what the arrays have.
         unsafe {
             _mm256_storeu_ps(factors.scales.as_mut_ptr(), scales::<F>(bytes));

@@ -4,7 +4,7 @@
 
 use half::f16;
 
-use super::{RUN, RUNS};
+use super::RUN;
 
 /// A block format. A *large* one has a block of 256 numbers, with a small whole number as the scale of each run; a
 /// small one has blocks of 32, each with a scale of its own.
@@ -26,17 +26,37 @@ pub trait Format {
     /// The whole scales and minima of a large block: of its 8 runs, or of its 16 half runs.
     #[inline(always)]
     fn whole(_bytes: &[u8]) -> Whole {
-        Whole { scales: [1; 2 * RUNS], mins: [0; 2 * RUNS] }
+        Whole { scales: [0; 2], mins: [0; 2] }
     }
 }
 
-/// The scales and the minima of the runs of a large block, as whole numbers.
+/// The scales and the minima of the runs of a large block, as whole numbers of a byte each, eight in a word with the
+/// first one lowest: so they never have to go through memory.
 #[derive(Clone, Copy)]
 pub struct Whole {
     /// What integers are multiplied with: up to 63, or from -128 to 127 where integers are from -32 to 31.
-    pub scales: [i8; 2 * RUNS],
+    pub scales: [u64; 2],
     /// What is then taken away, in units of the minima's factor: up to 63.
-    pub mins: [i8; 2 * RUNS],
+    pub mins: [u64; 2],
+}
+
+/// The eight bytes from `at` on.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(eight)
+}
+
+/// The four bytes from `at` on.
+#[inline(always)]
+fn half_word(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+}
+
+/// A byte, eight times.
+const fn each(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
 }
 
 /// The half float at `at`.
@@ -112,9 +132,9 @@ macro_rules! large {
 large!(
     Q2K, 84, halves true, scale 80, Some(82),
     |b, run| |i| (b[16 + run / 4 * 32 + i] >> (run % 4 * 2) & 3) as i8,
-    |b| Whole {
-        scales: std::array::from_fn(|i| (b[i] & 15) as i8),
-        mins: std::array::from_fn(|i| (b[i] >> 4) as i8),
+    |b| {
+        let both = [word(b, 0), word(b, 8)];
+        Whole { scales: both.map(|both| both & each(15)), mins: both.map(|both| both >> 4 & each(15)) }
     }
 );
 large!(
@@ -123,12 +143,15 @@ large!(
         let low = b[32 + run / 4 * 32 + i] >> (run % 4 * 2) & 3;
         (low | (b[i] >> run & 1) << 2) as i8 - 4
     },
-    |b| Whole {
-        scales: std::array::from_fn(|i| {
-            let (low, high) = (b[96 + i % 8] >> (i / 8 * 4) & 15, b[104 + i % 4] >> (i / 4 * 2) & 3);
-            (low | high << 4) as i8 - 32
-        }),
-        mins: [0; 2 * RUNS],
+    |b| {
+        let (low, high) = (word(b, 96), half_word(b, 104));
+        let scales = [0, 1].map(|eight| {
+            let high = high >> (4 * eight);
+            let scale = low >> (4 * eight) & each(15) | ((high | high << 30) & each(3)) << 4;
+            // Less 32 in every byte; the highest bit is lent, so that no byte borrows from the next.
+            ((scale | each(128)) - each(32)) ^ each(128)
+        });
+        Whole { scales, mins: [0; 2] }
     }
 );
 large!(
@@ -151,23 +174,16 @@ large!(
         let low = b[part * 64 + quarter % 2 * 32 + i] >> (quarter / 2 * 4) & 15;
         (low | (b[128 + part * 32 + i] >> (quarter * 2) & 3) << 4) as i8 - 32
     },
-    |b| Whole { scales: std::array::from_fn(|i| b[192 + i] as i8), mins: [0; 2 * RUNS] }
+    |b| Whole { scales: [word(b, 192), word(b, 200)], mins: [0; 2] }
 );
 
 /// Eight scales and eight minima of six bits each, in the twelve bytes behind the two factors.
 #[inline(always)]
 fn six_bits(b: &[u8]) -> Whole {
-    let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
-    let (first, second, third) = (word(4), word(8), word(12));
+    let (first, second, third) = (half_word(b, 4), half_word(b, 8), half_word(b, 12));
     let (six, four, two) = (0x3f3f_3f3f, 0x0f0f_0f0f, 0x0303_0303);
-    let join = |low: u32, high: u32| {
-        let mut out = [0; 2 * RUNS];
-        out[..4].copy_from_slice(&low.to_le_bytes().map(|byte| byte as i8));
-        out[4..8].copy_from_slice(&high.to_le_bytes().map(|byte| byte as i8));
-        out
-    };
     Whole {
-        scales: join(first & six, third & four | (first >> 6 & two) << 4),
-        mins: join(second & six, third >> 4 & four | (second >> 6 & two) << 4),
+        scales: [first & six | (third & four | (first >> 6 & two) << 4) << 32, 0],
+        mins: [second & six | (third >> 4 & four | (second >> 6 & two) << 4) << 32, 0],
     }
 }

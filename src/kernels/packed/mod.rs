@@ -54,7 +54,10 @@ struct Factors {
     more: [f32; RUNS],
 }
 
-/// Which floats a format has.
+/// No floats yet.
+const NOTHING: Factors = Factors { scales: [0.0; RUNS], mins: [0.0; RUNS], more: [0.0; RUNS] };
+
+/// Which minima a format has.
 #[derive(Clone, Copy, PartialEq)]
 enum Mins {
     None,
@@ -62,7 +65,7 @@ enum Mins {
     HalfRuns,
 }
 
-/// Which minima a format has.
+/// Those of a format.
 const fn mins<F: Format>() -> Mins {
     match (F::MIN, F::HALVES) {
         (None, _) => Mins::None,
@@ -144,7 +147,7 @@ fn multiply_format<F: Everywhere>(
         return;
     }
     panel.runs.resize(columns * x.runs(), Run([0; RUN]));
-    panel.factors.resize(columns * x.groups(), Factors { scales: [0.0; RUNS], mins: [0.0; RUNS], more: [0.0; RUNS] });
+    panel.factors.resize(columns * x.groups(), NOTHING);
     let each = panel.runs.chunks_exact_mut(x.runs()).zip(panel.factors.chunks_exact_mut(x.groups()));
     for (bytes, (runs, factors)) in bytes.chunks_exact(row_bytes).zip(each) {
         match level {

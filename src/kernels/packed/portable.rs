@@ -4,14 +4,14 @@
 use super::super::portable::{LANES, add_up};
 use super::activations::Row;
 use super::formats::{Format, half};
-use super::{Factors, Mins, RUN, RUNS, Run, TILE_COLUMNS, TILE_ROWS, mins};
+use super::{Factors, Mins, NOTHING, RUN, RUNS, Run, TILE_COLUMNS, TILE_ROWS, mins};
 
 /// The integers and the floats of a weight row.
 pub fn unpack<F: Format>(bytes: &[u8], runs: &mut [Run], factors: &mut [Factors]) {
     let group_bytes = if F::LARGE { F::BYTES } else { F::BYTES * RUNS };
     for ((bytes, runs), factors) in bytes.chunks(group_bytes).zip(runs.chunks_mut(RUNS)).zip(factors) {
         *factors = floats::<F>(bytes);
-        let whole = F::whole(bytes).scales;
+        let whole = each(F::whole(bytes).scales);
         for (index, run) in runs.iter_mut().enumerate() {
             let quants = F::quants(bytes, index);
             for (i, quant) in quants.into_iter().enumerate() {
@@ -26,9 +26,14 @@ pub fn unpack<F: Format>(bytes: &[u8], runs: &mut [Run], factors: &mut [Factors]
     }
 }
 
+/// The whole numbers of two words.
+fn each(words: [u64; 2]) -> [i8; 2 * RUNS] {
+    std::array::from_fn(|i| words[i / 8].to_le_bytes()[i % 8] as i8)
+}
+
 /// The floats of a group.
 fn floats<F: Format>(bytes: &[u8]) -> Factors {
-    let mut factors = Factors { scales: [0.0; RUNS], mins: [0.0; RUNS], more: [0.0; RUNS] };
+    let mut factors = NOTHING;
     if !F::LARGE {
         for (run, bytes) in bytes.chunks_exact(F::BYTES).enumerate() {
             factors.scales[run] = half(bytes, F::SCALE);
@@ -38,7 +43,7 @@ fn floats<F: Format>(bytes: &[u8]) -> Factors {
     }
     factors.scales = [half(bytes, F::SCALE); RUNS];
     let Some(at) = F::MIN else { return factors };
-    let (factor, whole) = (-half(bytes, at), F::whole(bytes).mins);
+    let (factor, whole) = (-half(bytes, at), each(F::whole(bytes).mins));
     for run in 0..RUNS {
         if F::HALVES {
             factors.mins[run] = factor * f32::from(whole[2 * run]);
@@ -69,7 +74,7 @@ pub fn tile<F: Format>(
 /// The dot product of a row with a weight row as it lies.
 pub fn dot<F: Format>(bytes: &[u8], x: Row<'_>) -> f32 {
     let mut runs = vec![Run([0; RUN]); x.integers.len()];
-    let mut factors = vec![floats::<F>(bytes); x.sums.len()];
+    let mut factors = vec![NOTHING; x.sums.len()];
     unpack::<F>(bytes, &mut runs, &mut factors);
     product::<F>(x, &runs, &factors)
 }
