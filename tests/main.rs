@@ -6,6 +6,7 @@ mod crashes;
 mod engine;
 mod gguf_bytes;
 mod import;
+mod kernels;
 mod length;
 mod metrics;
 mod model_files;

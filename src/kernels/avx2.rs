@@ -41,7 +41,7 @@ pub fn gate(gate: Gate, left: &[f32], right: &[f32], out: &mut [f32]) {
 /// The sum of eight running sums, in the order of [`super::portable::add_up`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add_up(sums: __m256) -> f32 {
+pub fn add_up(sums: __m256) -> f32 {
     let four = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums));
     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))

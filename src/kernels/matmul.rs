@@ -1,13 +1,15 @@
 //! Products of activations with weights.
 //!
-//! A panel of weight rows is turned into floats once and then meets every row of the activations while it is in the
-//! cache. Activations stay floats, so the result is that of the weights as they are, to rounding.
+//! A panel of weight rows is turned into floats, or integers, once and then meets every row of the activations while it
+//! is in the cache. Weights that are floats meet floats; those in blocks meet integers of 15 bits
+//! ([`super::packed`]), so the result is that of the weights as they are to about four digits.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, bail};
 
+use super::packed::{self, Activations, Panel, is_packed};
 use super::threads::share;
 use super::{Level, Matrix, Shared, TILE_COLUMNS, TILE_ROWS, portable};
 
@@ -62,28 +64,37 @@ pub fn matmul(level: Level, x: &[f32], parts: &[Matrix], out: &mut [f32]) {
     let panels: usize = parts.iter().map(|part| part.rows().div_ceil(panel)).sum();
     let out = Shared(out.as_mut_ptr());
     thread_local! {
+        static INTEGERS: RefCell<Activations> = RefCell::default();
         static FLOATS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+        static PANEL: RefCell<Panel> = RefCell::default();
     }
-    share(panels, |range| {
-        FLOATS.with_borrow_mut(|floats| {
+    INTEGERS.with_borrow_mut(|integers| {
+        if parts.iter().any(|part| is_packed(part.dtype())) {
+            integers.quantise(level, x, columns);
+        }
+        let integers = &*integers;
+        share(panels, |range| {
             for index in range {
                 let (part, first, before) = find(parts, panel, index);
-                let count = panel.min(part.rows() - first);
-                let weights = match part.floats(first..first + count) {
-                    Some(weights) => weights,
-                    None => {
-                        floats.resize(panel * columns, 0.0);
-                        for (row, out) in floats.chunks_exact_mut(columns).take(count).enumerate() {
-                            part.dequantise_with(level, first + row, out);
-                        }
-                        &floats[..count * columns]
-                    }
-                };
+                let rows = first..part.rows().min(first + panel);
                 let put = |row: usize, column: usize, value: f32| {
                     // SAFETY: row and column are inside the output; this panel's columns are no other thread's.
                     unsafe { out.write(row * outputs + before + first + column, value) }
                 };
-                multiply(level, x, weights, columns, put);
+                if is_packed(part.dtype()) {
+                    let bytes = part.bytes_of(rows);
+                    PANEL.with_borrow_mut(|panel| packed::multiply(level, part.dtype(), bytes, integers, panel, put));
+                } else if let Some(weights) = part.floats(rows.clone()) {
+                    multiply(level, x, weights, columns, put);
+                } else {
+                    FLOATS.with_borrow_mut(|floats| {
+                        floats.resize(rows.len() * columns, 0.0);
+                        for (row, out) in rows.zip(floats.chunks_exact_mut(columns)) {
+                            part.dequantise_with(level, row, out);
+                        }
+                        multiply(level, x, floats, columns, put);
+                    });
+                }
             }
         });
     });

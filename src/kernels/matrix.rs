@@ -59,8 +59,13 @@ impl Matrix {
     }
 
     fn row_bytes(&self, row: usize) -> &[u8] {
+        self.bytes_of(row..row + 1)
+    }
+
+    /// The bytes of some rows.
+    pub(super) fn bytes_of(&self, rows: std::ops::Range<usize>) -> &[u8] {
         let length = self.bytes.len() / self.rows.max(1);
-        &self.bytes[row * length..(row + 1) * length]
+        &self.bytes[rows.start * length..rows.end * length]
     }
 
     /// Row `row` as numbers.

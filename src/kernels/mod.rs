@@ -15,6 +15,7 @@ mod exp;
 mod gate;
 mod matmul;
 mod matrix;
+mod packed;
 mod portable;
 mod threads;
 

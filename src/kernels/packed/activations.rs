@@ -1,0 +1,141 @@
+//! Activations as integers.
+//!
+//! Invariant: the integers and sums of a group depend on its 256 numbers alone.
+
+use super::super::Level;
+use super::super::threads::share;
+use super::{GROUP, RUN, RUNS, Run};
+
+/// The largest integer. With weights of up to 4096 (`Q6_K`: 128 · 32) the 32 products of a lane in a group are at most
+/// 32 · 4096 · 16383 = 2,147,352,576, which is below 2³¹.
+const LARGEST: f32 = 16383.0;
+
+/// Below this all numbers of a group count as nothing: their integers' scale would not be a normal float.
+const NOTHING: f32 = 1e-30;
+
+/// Rows of activations as integers.
+#[derive(Default)]
+pub struct Activations {
+    rows: usize,
+    runs: usize,
+    integers: Vec<Run>,
+    sums: Vec<Sums>,
+}
+
+/// What is known of a group of activations.
+#[derive(Clone, Copy)]
+#[repr(C, align(32))]
+pub(super) struct Sums {
+    /// The sums of the integers of its runs: whole numbers below 2²⁰.
+    pub runs: [f32; RUNS],
+    /// The same of their second halves.
+    pub halves: [f32; RUNS],
+    /// What an integer stands for.
+    pub scale: f32,
+}
+
+/// A row of activations.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub integers: &'a [Run],
+    pub sums: &'a [Sums],
+}
+
+impl Activations {
+    /// Rows of `columns` numbers, which are whole runs.
+    pub fn quantise(&mut self, level: Level, x: &[f32], columns: usize) {
+        assert!(columns.is_multiple_of(RUN) && x.len().is_multiple_of(columns.max(1)), "rows of whole runs");
+        (self.rows, self.runs) = (x.len() / columns.max(1), columns / RUN);
+        let nothing = Sums { runs: [0.0; RUNS], halves: [0.0; RUNS], scale: 0.0 };
+        self.integers.resize(self.rows * self.runs, Run([0; RUN]));
+        self.sums.resize(self.rows * self.groups(), nothing);
+        let (runs, groups) = (self.runs, self.groups());
+        let (integers, sums) = (Shared(self.integers.as_mut_ptr()), Shared(self.sums.as_mut_ptr()));
+        let work = |rows: std::ops::Range<usize>| {
+            for row in rows {
+                // SAFETY: row by row these are other parts of two lists with `rows` times `runs` and `groups` entries.
+                let (integers, sums) = unsafe { (integers.slice(row * runs, runs), sums.slice(row * groups, groups)) };
+                let x = &x[row * columns..][..columns];
+                match level {
+                    Level::Portable => quantise(x, integers, sums),
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: the level says that the machine has AVX2.
+                    Level::Avx2 => unsafe { super::avx2::quantise(x, integers, sums) },
+                }
+            }
+        };
+        match self.rows {
+            // A few rows are done before another thread has heard of them.
+            0..8 => work(0..self.rows),
+            rows => share(rows, work),
+        }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Groups of a row; the last one may be shorter.
+    pub(super) fn groups(&self) -> usize {
+        self.runs.div_ceil(RUNS)
+    }
+
+    pub(super) fn row(&self, row: usize) -> Row<'_> {
+        let (runs, groups) = (self.runs, self.groups());
+        Row { integers: &self.integers[row * runs..][..runs], sums: &self.sums[row * groups..][..groups] }
+    }
+}
+
+/// A pointer to a list of which every thread has other rows.
+#[derive(Clone, Copy)]
+struct Shared<T>(*mut T);
+
+// SAFETY: whoever shares the pointer gives every thread other elements, and reads none before all are done.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// # Safety
+    /// The `length` elements from `at` on are in the list, and nobody else touches them while the slice is there.
+    unsafe fn slice<'a>(&self, at: usize, length: usize) -> &'a mut [T] {
+        // SAFETY: as the caller says.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(at), length) }
+    }
+}
+
+/// The integers of a row. Numbers that are not finite make the scale of their group not a number, so that they are
+/// noticed in what is computed from them.
+#[inline(always)]
+pub(super) fn quantise(x: &[f32], integers: &mut [Run], sums: &mut [Sums]) {
+    let groups = x.chunks(GROUP).zip(integers.chunks_mut(RUNS)).zip(sums);
+    for ((x, integers), sums) in groups {
+        // Without their signs, floats are in the order of their bits: infinity behind all numbers, then what is none.
+        let highest = f32::from_bits(x.iter().fold(0, |highest, x| highest.max(x.abs().to_bits())));
+        let (scale, factor) = match highest {
+            highest if !highest.is_finite() => (f32::NAN, 0.0),
+            highest if highest < NOTHING => (0.0, 0.0),
+            highest => (highest / LARGEST, LARGEST / highest),
+        };
+        *sums = Sums { runs: [0.0; RUNS], halves: [0.0; RUNS], scale };
+        for (index, (x, run)) in x.as_chunks::<RUN>().0.iter().zip(integers).enumerate() {
+            // Adding 1.5 · 2^23 rounds to a whole number, which is then in the last bits.
+            let rounded = x.map(|x| (x * factor + ROUND).to_bits() as i32 - ROUND.to_bits() as i32);
+            let rounded = if factor == 0.0 { [0; RUN] } else { rounded };
+            for i in 0..RUN / 2 {
+                run.0[i] = rounded[2 * i] as i16;
+                run.0[i + RUN / 2] = rounded[2 * i + 1] as i16;
+            }
+            let (first, second) = rounded.split_at(RUN / 2);
+            let (first, second): (i32, i32) = (first.iter().sum(), second.iter().sum());
+            sums.runs[index] = (first + second) as f32;
+            sums.halves[index] = second as f32;
+        }
+    }
+}
+
+const ROUND: f32 = 12_582_912.0;
