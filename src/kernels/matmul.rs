@@ -35,7 +35,7 @@ impl CustomOp1 for MatMul {
             dims => bail!("activations of shape {dims:?} do not fit the weights"),
         };
         let outputs: usize = self.parts.iter().map(Matrix::rows).sum();
-        let rows = if columns == 0 { 0 } else { (end - start) / columns };
+        let rows = (end - start).checked_div(columns).unwrap_or(0);
         let mut out = vec![0.0; rows * outputs];
         matmul(self.level, &data[start..end], &self.parts, &mut out);
         let mut shape = dims.to_vec();
