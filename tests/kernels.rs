@@ -198,6 +198,24 @@ fn a_row_gives_the_same_bits_alone_and_among_others() {
 }
 
 #[test]
+fn all_levels_give_the_same_to_rounding() {
+    let mut random = Random(6);
+    for (dtype, _) in TYPES {
+        for (columns, rows) in widths(dtype).iter().flat_map(|columns| [(*columns, 1), (*columns, 6)]) {
+            let matrix = [blocks(dtype, 10, columns, &mut random, any)];
+            let x = random.activations(rows * columns);
+            let expected = product(Level::Portable, &x, &matrix);
+            let largest = expected.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+            for level in levels() {
+                for (got, expected) in product(level, &x, &matrix).iter().zip(&expected) {
+                    assert!((got - expected).abs() <= largest * 1e-5, "{dtype:?} {level}: {got}, not {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn parts_of_several_types_stand_side_by_side() {
     let mut random = Random(3);
     let types = [GgmlDType::Q4K, GgmlDType::F32, GgmlDType::Q6K, GgmlDType::Q8_0, GgmlDType::F16];

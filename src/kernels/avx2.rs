@@ -116,9 +116,9 @@ pub unsafe fn add_weighted<const R: usize>(
                     }
                 }
             }
-            for r in 0..R {
-                for w in 0..WIDE {
-                    _mm256_storeu_ps(sums[r].add(at + w * LANES), acc[r][w]);
+            for (sums, acc) in sums.iter().zip(acc) {
+                for (w, acc) in acc.into_iter().enumerate() {
+                    _mm256_storeu_ps(sums.add(at + w * LANES), acc);
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, bail};
 
-use super::packed::{self, Activations, Panel, is_packed};
+use super::packed::{self, Activations, Panel, Scaling};
 use super::threads::share;
 use super::{Level, Matrix, Shared, TILE_COLUMNS, TILE_ROWS, portable};
 
@@ -35,7 +35,7 @@ impl CustomOp1 for MatMul {
             dims => bail!("activations of shape {dims:?} do not fit the weights"),
         };
         let outputs: usize = self.parts.iter().map(Matrix::rows).sum();
-        let rows = if columns == 0 { 0 } else { (end - start) / columns };
+        let rows = (end - start).checked_div(columns).unwrap_or(0);
         let mut out = vec![0.0; rows * outputs];
         matmul(self.level, &data[start..end], &self.parts, &mut out);
         let mut shape = dims.to_vec();
@@ -64,15 +64,17 @@ pub fn matmul(level: Level, x: &[f32], parts: &[Matrix], out: &mut [f32]) {
     let panels: usize = parts.iter().map(|part| part.rows().div_ceil(panel)).sum();
     let out = Shared(out.as_mut_ptr());
     thread_local! {
-        static INTEGERS: RefCell<Activations> = RefCell::default();
+        static INTEGERS: RefCell<[Activations; 2]> = RefCell::default();
         static FLOATS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
         static PANEL: RefCell<Panel> = RefCell::default();
     }
     INTEGERS.with_borrow_mut(|integers| {
-        if parts.iter().any(|part| is_packed(part.dtype())) {
-            integers.quantise(level, x, columns);
+        for (scaling, integers) in [Scaling::Groups, Scaling::Runs].into_iter().zip(&mut *integers) {
+            if parts.iter().any(|part| packed::scaling(part.dtype()) == Some(scaling)) {
+                integers.quantise(level, scaling, x, columns);
+            }
         }
-        let integers = &*integers;
+        let [of_groups, of_runs] = &*integers;
         share(panels, |range| {
             for index in range {
                 let (part, first, before) = find(parts, panel, index);
@@ -81,8 +83,9 @@ pub fn matmul(level: Level, x: &[f32], parts: &[Matrix], out: &mut [f32]) {
                     // SAFETY: row and column are inside the output; this panel's columns are no other thread's.
                     unsafe { out.write(row * outputs + before + first + column, value) }
                 };
-                if is_packed(part.dtype()) {
+                if let Some(scaling) = packed::scaling(part.dtype()) {
                     let bytes = part.bytes_of(rows);
+                    let integers = if scaling == Scaling::Groups { of_groups } else { of_runs };
                     PANEL.with_borrow_mut(|panel| packed::multiply(level, part.dtype(), bytes, integers, panel, put));
                 } else if let Some(weights) = part.floats(rows.clone()) {
                     multiply(level, x, weights, columns, put);

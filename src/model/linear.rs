@@ -171,3 +171,4 @@ pub fn gated(x: &Tensor, gate: Gate, compute: &Compute) -> Result<Tensor> {
     };
     left * right
 }
+

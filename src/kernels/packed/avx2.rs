@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::activations::{self, Row, Sums};
+use super::activations::{self, Row, Scaling, Sums};
 use super::formats::{self, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 use super::{Factors, Mins, RUN, RUNS, Run, TILE_COLUMNS, TILE_ROWS, mins};
 
@@ -236,11 +236,12 @@ pub fn dot<F: Format>(bytes: &[u8], x: Row<'_>) -> f32 {
             each_run!(runs, |INDEX| {
                 // SAFETY: the blocks and the run were checked above.
                 let found = unsafe { run_sum::<F, INDEX>(bytes.as_ptr(), &x[INDEX]) };
-                group = _mm256_fmadd_ps(_mm256_cvtepi32_ps(found), _mm256_set1_ps(each[INDEX]), group);
+                let found = _mm256_mul_ps(_mm256_cvtepi32_ps(found), _mm256_set1_ps(sums.scales[INDEX]));
+                group = _mm256_fmadd_ps(found, _mm256_set1_ps(each[INDEX]), group);
             });
         }
         group = add_minima::<F>(group, sums, minima::<F>(bytes, whole.mins));
-        total = _mm256_fmadd_ps(group, _mm256_set1_ps(sums.scale), total);
+        total = add_group::<F>(total, group, sums);
     }
     super::super::avx2::add_up(total)
 }
@@ -276,6 +277,13 @@ fn add_minima<F: Format>(group: __m256, sums: &Sums, (mins_of_runs, more): (__m2
         group = _mm256_fmadd_ps(floats(&sums.halves), more, group);
     }
     group
+}
+
+/// Adds a group to the whole, in the activations' units.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_group<F: Format>(total: __m256, group: __m256, sums: &Sums) -> __m256 {
+    if F::LARGE { _mm256_fmadd_ps(group, _mm256_set1_ps(sums.scales[0]), total) } else { _mm256_add_ps(total, group) }
 }
 
 #[inline]
@@ -365,11 +373,12 @@ pub fn tile<F: Format>(
                         _mm256_broadcast_ss(columns[c].1.get_unchecked(group).scales.get_unchecked(run))
                     });
                     for r in 0..TILE_ROWS {
+                        let scale = _mm256_broadcast_ss(x[r].sums.get_unchecked(group).scales.get_unchecked(run));
                         let x = integers(x[r].integers.get_unchecked(first + run));
                         for c in 0..TILE_COLUMNS {
                             let (even, odd) =
                                 (_mm256_madd_epi16(weights[c][0], x[0]), _mm256_madd_epi16(weights[c][1], x[1]));
-                            let sum = _mm256_cvtepi32_ps(_mm256_add_epi32(even, odd));
+                            let sum = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_add_epi32(even, odd)), scale);
                             sums[r][c] = _mm256_fmadd_ps(sum, scales[c], sums[r][c]);
                         }
                     }
@@ -380,7 +389,7 @@ pub fn tile<F: Format>(
                 for c in 0..TILE_COLUMNS {
                     let factors = columns[c].1.get_unchecked(group);
                     let sum = add_minima::<F>(sums[r][c], x, (floats(&factors.mins), floats(&factors.more)));
-                    total[r][c] = _mm256_fmadd_ps(sum, _mm256_set1_ps(x.scale), total[r][c]);
+                    total[r][c] = add_group::<F>(total[r][c], sum, x);
                 }
             }
         }
@@ -390,6 +399,6 @@ pub fn tile<F: Format>(
 
 /// As [`activations::quantise`].
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn quantise(x: &[f32], integers: &mut [Run], sums: &mut [Sums]) {
-    activations::quantise(x, integers, sums);
+pub fn quantise(scaling: Scaling, x: &[f32], integers: &mut [Run], sums: &mut [Sums]) {
+    activations::quantise(scaling, x, integers, sums);
 }

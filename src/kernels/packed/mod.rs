@@ -1,12 +1,13 @@
 //! Products with quantised weights, in whole numbers.
 //!
-//! Activations become 15-bit integers with one scale for each group of 256; weights are integers already. The sum of a
-//! run or of a group is then exact, whatever adds it up, and only a few floats meet after that, in one fixed order:
+//! Activations become 15-bit integers with a scale; weights are integers already. The sum of a run or of a group is then
+//! exact, whatever adds it up, and only a few floats meet after that, in one fixed order:
 //!
 //! ```text
-//! group = Σ run: scale · Σ integer · x      large blocks: one scale for the whole group, runs' whole scales in the integers
-//!       + Σ run: min · Σ x
-//! out   = Σ group: (scale of x) · group
+//! large blocks (256, a scale for each group of activations; runs' whole scales are in the integers of the weights):
+//!     out = Σ group: x-scale · (scale · Σ integer · x  +  Σ run: min · Σ x)
+//! small blocks (32, a scale for each run of activations):
+//!     out = Σ group: (Σ run: scale · x-scale · Σ integer · x  +  Σ run: min · x-scale · Σ x)
 //! ```
 //!
 //! Every sum is kept in eight lanes until the end. Invariant: lane `l` of a sum has the numbers `4l..4l + 4` of each
@@ -18,14 +19,14 @@ mod avx2;
 mod formats;
 mod portable;
 
-pub use activations::Activations;
+pub use activations::{Activations, Scaling};
 
 use candle_core::quantized::GgmlDType;
 
 use super::Level;
 use formats::{Format, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 
-/// Numbers that share an activation scale.
+/// Numbers that are summed before they meet an activation's scale, at most.
 const GROUP: usize = 256;
 /// Numbers that share a weight scale, at most.
 const RUN: usize = 32;
@@ -74,10 +75,14 @@ const fn mins<F: Format>() -> Mins {
     }
 }
 
-/// Whether weights of this type are multiplied here.
-pub fn is_packed(dtype: GgmlDType) -> bool {
+/// How activations for weights of this type are scaled; `None` if such weights are not multiplied here.
+pub fn scaling(dtype: GgmlDType) -> Option<Scaling> {
     use GgmlDType::*;
-    matches!(dtype, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q2K | Q3K | Q4K | Q5K | Q6K)
+    match dtype {
+        Q2K | Q3K | Q4K | Q5K | Q6K => Some(Scaling::Groups),
+        Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 => Some(Scaling::Runs),
+        F32 | F16 | BF16 | Q8_1 | Q8K => None,
+    }
 }
 
 /// Weight rows as integers, ready to meet many rows of activations.

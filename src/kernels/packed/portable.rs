@@ -85,7 +85,7 @@ fn product<F: Format>(x: Row<'_>, runs: &[Run], factors: &[Factors]) -> f32 {
     for ((x, weights), (sums, factors)) in groups {
         let mut group = [0.0; LANES];
         let mut whole = [0; LANES];
-        for ((x, weights), scale) in x.iter().zip(weights).zip(factors.scales) {
+        for (index, (x, weights)) in x.iter().zip(weights).enumerate() {
             let sum: [i32; LANES] = std::array::from_fn(|lane| {
                 let at = |i: usize| i32::from(x.0[i]) * i32::from(weights.0[i]);
                 at(2 * lane) + at(2 * lane + 1) + at(2 * lane + 16) + at(2 * lane + 17)
@@ -93,7 +93,7 @@ fn product<F: Format>(x: Row<'_>, runs: &[Run], factors: &[Factors]) -> f32 {
             for lane in 0..LANES {
                 whole[lane] += sum[lane];
                 if !F::LARGE {
-                    group[lane] += sum[lane] as f32 * scale;
+                    group[lane] += sum[lane] as f32 * sums.scales[index] * factors.scales[index];
                 }
             }
         }
@@ -107,7 +107,7 @@ fn product<F: Format>(x: Row<'_>, runs: &[Run], factors: &[Factors]) -> f32 {
             if mins::<F>() == Mins::HalfRuns {
                 group[lane] += sums.halves[lane] * factors.more[lane];
             }
-            total[lane] += group[lane] * sums.scale;
+            total[lane] += if F::LARGE { group[lane] * sums.scales[0] } else { group[lane] };
         }
     }
     add_up(total)
