@@ -28,8 +28,8 @@
 pub mod answer;
 pub mod cli;
 pub mod dataset;
-pub mod judge;
 pub mod engine;
+pub mod judge;
 pub mod kernels;
 pub mod length;
 pub mod metrics;

@@ -47,14 +47,7 @@ fn segments(sequence: &Sequence, rows: usize) -> impl Iterator<Item = (&Segment,
 }
 
 /// With this crate's kernel, on the tensors where they lie.
-fn own(
-    level: Level,
-    kind: &Attention,
-    q: &Tensor,
-    sequence: &Sequence,
-    rows: usize,
-    layer: usize,
-) -> Result<Tensor> {
+fn own(level: Level, kind: &Attention, q: &Tensor, sequence: &Sequence, rows: usize, layer: usize) -> Result<Tensor> {
     let q = q.contiguous()?;
     let kept: Vec<_> = segments(sequence, rows)
         .map(|(segment, length)| {

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use thiserror::Error;
 
-use crate::model::decoder::Decoder;
 use crate::model::TokenId;
+use crate::model::decoder::Decoder;
 use attend::Batch;
 use kv::Shape;
 

@@ -74,7 +74,7 @@ pub fn attention(
     thread_local! {
         static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     }
-    share(kv_heads * tiles, |range| {
+    share(kv_heads * tiles, TILE_ROWS * (first + tokens) * head_dim * 2, |range| {
         SCORES.with_borrow_mut(|scores| {
             for index in range {
                 let (kv_head, first_row) = (index / tiles, index % tiles * TILE_ROWS);

@@ -36,7 +36,7 @@ impl CustomOp1 for GateOp {
         let (data, width) = (&data[start..end], width / 2);
         let mut out = vec![0.0; rows * width];
         let shared = Shared(out.as_mut_ptr());
-        share(rows, |range| {
+        share(rows, width * 8, |range| {
             for row in range {
                 let (left, right) = data[row * 2 * width..(row + 1) * 2 * width].split_at(width);
                 // SAFETY: each row is inside the output, and is one thread's alone.

@@ -75,7 +75,7 @@ pub fn matmul(level: Level, x: &[f32], parts: &[Matrix], out: &mut [f32]) {
             }
         }
         let [of_groups, of_runs] = &*integers;
-        share(panels, |range| {
+        share(panels, panel * columns * rows, |range| {
             for index in range {
                 let (part, first, before) = find(parts, panel, index);
                 let rows = first..part.rows().min(first + panel);

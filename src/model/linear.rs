@@ -171,4 +171,3 @@ pub fn gated(x: &Tensor, gate: Gate, compute: &Compute) -> Result<Tensor> {
     };
     left * right
 }
-

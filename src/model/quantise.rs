@@ -45,7 +45,7 @@ pub fn quantise(matrix: &Matrix, dtype: GgmlDType) -> Result<Matrix> {
     let Some(dtype) = [dtype, GgmlDType::Q8_0].into_iter().find(fits) else { return Ok(matrix.clone()) };
     let (rows, columns) = (matrix.rows(), matrix.columns());
     let parts: Mutex<Vec<(usize, Result<Vec<u8>>)>> = Mutex::default();
-    share(rows.div_ceil(ROWS), |range| {
+    share(rows.div_ceil(ROWS), ROWS * columns * 16, |range| {
         for index in range {
             let part = index * ROWS..rows.min((index + 1) * ROWS);
             let mut floats = vec![0.0; part.len() * columns];

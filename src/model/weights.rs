@@ -136,7 +136,8 @@ impl Loader<'_> {
             None if !has_head => table.clone(),
             _ => self.matrix(&head_weight, table.rows(), config.hidden)?,
         };
-        let head_bias = self.vector(&format!("{head}.bias"), table.rows())?.map(|bias| self.tensor(bias)).transpose()?;
+        let head_bias =
+            self.vector(&format!("{head}.bias"), table.rows())?.map(|bias| self.tensor(bias)).transpose()?;
         let layers = (0..config.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?;
         Ok(Decoder {
             compute: self.compute.clone(),
@@ -174,13 +175,7 @@ impl Loader<'_> {
             gate_up: linear(&[(Part::Gate, intermediate), (Part::Up, intermediate)], hidden)?,
             down: linear(&[(Part::Down, hidden)], intermediate)?,
             post_feed_forward_norm: optional(family.post_norms, Part::PostFeedForwardNorm, hidden)?,
-            attention: Attention {
-                heads,
-                kv_heads,
-                head_dim,
-                scale: self.config.attention_scale,
-                window: kind.window,
-            },
+            attention: Attention { heads, kv_heads, head_dim, scale: self.config.attention_scale, window: kind.window },
             rope: kind.rope,
             gate: self.config.gate,
         })

@@ -73,11 +73,7 @@ impl Activations {
                 }
             }
         };
-        match self.rows {
-            // A few rows are done before another thread has heard of them.
-            0..8 => work(0..self.rows),
-            rows => share(rows, work),
-        }
+        share(self.rows, columns * 4, work);
     }
 
     pub(super) fn rows(&self) -> usize {

@@ -60,10 +60,16 @@ pub fn from_gguf(metadata: &Metadata, divisors: Option<Vec<f32>>) -> Result<Deco
         epsilon: keys.number("attention.layer_norm_rms_epsilon")? as f32,
         gate: if gemma { Gate::GeluTanh } else { Gate::Silu },
         attention_scale: (scalar as f64).powf(-0.5) as f32,
-        layers: windows.iter().map(|window| LayerConfig { window: *window, rope: usize::from(window.is_some()) }).collect(),
+        layers: windows
+            .iter()
+            .map(|window| LayerConfig { window: *window, rope: usize::from(window.is_some()) })
+            .collect(),
         ropes,
         embedding_scale: gemma.then(|| (hidden as f64).sqrt() as f32),
-        softcap: keys.optional("final_logit_softcapping").map(|_| keys.number("final_logit_softcapping")).transpose()?,
+        softcap: keys
+            .optional("final_logit_softcapping")
+            .map(|_| keys.number("final_logit_softcapping"))
+            .transpose()?,
         tied: None,
     }
     .check()
@@ -76,7 +82,9 @@ fn windows(keys: &Keys<'_>, layers: usize) -> Result<Vec<Option<usize>>, String>
             return Ok(sliding.iter().map(|sliding| sliding.then_some(window)).collect());
         }
         Some(Value::Unsigned(pattern)) if *pattern > 0 => *pattern,
-        Some(_) => return Err(format!("{} is neither a number nor a list", keys.name("attention.sliding_window_pattern"))),
+        Some(_) => {
+            return Err(format!("{} is neither a number nor a list", keys.name("attention.sliding_window_pattern")));
+        }
         None => GEMMA3_PATTERN,
     };
     Ok((1..=layers as u64).map(|layer| (!layer.is_multiple_of(pattern)).then_some(window)).collect())
@@ -131,7 +139,9 @@ impl<'a> Keys<'a> {
         if let Some(numbers) = self.metadata.integers(&name) {
             let first = numbers.first().and_then(|number| usize::try_from(*number).ok());
             let same = numbers.iter().all(|number| Some(number) == numbers.first());
-            return first.filter(|_| same).ok_or_else(|| format!("{name} differs between layers, which is not supported"));
+            return first
+                .filter(|_| same)
+                .ok_or_else(|| format!("{name} differs between layers, which is not supported"));
         }
         let number = self.metadata.unsigned(&name).and_then(|number| usize::try_from(number).ok());
         number.ok_or_else(|| format!("{name} is not a whole number"))

@@ -48,7 +48,8 @@ pub fn from_json(config: &Value) -> Result<DecoderConfig, String> {
         Some(_) => config.number("query_pre_attn_scalar")?,
         None => head_dim as f64,
     };
-    let layer = |window: &Option<usize>| LayerConfig { window: *window, rope: usize::from(has_local && window.is_some()) };
+    let layer =
+        |window: &Option<usize>| LayerConfig { window: *window, rope: usize::from(has_local && window.is_some()) };
     DecoderConfig {
         family,
         hidden,
@@ -66,7 +67,10 @@ pub fn from_json(config: &Value) -> Result<DecoderConfig, String> {
         layers: windows.iter().map(layer).collect(),
         ropes,
         embedding_scale: family.scaled_embeddings.then(|| (hidden as f64).sqrt() as f32),
-        softcap: config.optional("final_logit_softcapping").map(|_| config.number("final_logit_softcapping")).transpose()?,
+        softcap: config
+            .optional("final_logit_softcapping")
+            .map(|_| config.number("final_logit_softcapping"))
+            .transpose()?,
         tied: Some(config.optional("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(family.tied)),
     }
     .check()
@@ -77,7 +81,8 @@ fn windows(config: &Fields<'_>, family: &Family, layers: usize) -> Result<Vec<Op
     let window = || config.size("sliding_window").map(Some);
     if let Some(types) = config.optional("layer_types") {
         let types = types.as_array().filter(|types| types.len() == layers);
-        let types = types.ok_or_else(|| format!("layer_types has to be a list with one name for each of {layers} layers"))?;
+        let types =
+            types.ok_or_else(|| format!("layer_types has to be a list with one name for each of {layers} layers"))?;
         return types
             .iter()
             .map(|kind| match kind.as_str() {
@@ -111,7 +116,13 @@ fn rope(config: &Fields<'_>, kind: &str, head_dim: usize, base: Option<&Value>) 
     // Older files scale layers that see all positions only.
     let older = config.optional("rope_scaling").filter(|_| !local);
     let fields = of_kind.or(parameters.filter(|_| !local)).or(older);
-    let default = if local { 10_000.0 } else if config.text("model_type")? == "gemma3_text" { 1e6 } else { 10_000.0 };
+    let default = if local {
+        10_000.0
+    } else if config.text("model_type")? == "gemma3_text" {
+        1e6
+    } else {
+        10_000.0
+    };
     let stated = fields.and_then(|fields| fields.get("rope_theta")).or(base);
     let base = match stated {
         Some(value) => value.as_f64().filter(|base| *base > 1.0).ok_or("the rotary base is not a number above 1")?,
@@ -151,12 +162,17 @@ fn scaling(fields: &Fields<'_>, config: &Fields<'_>) -> Result<Scaling, String> 
                 original: original()?,
                 beta_fast: number("beta_fast", 32.0)?,
                 beta_slow: number("beta_slow", 1.0)?,
-                magnitude: fields.optional("attention_factor").map(|_| fields.number("attention_factor")).transpose()?,
+                magnitude: fields
+                    .optional("attention_factor")
+                    .map(|_| fields.number("attention_factor"))
+                    .transpose()?,
                 truncate: fields.optional("truncate").and_then(Value::as_bool).unwrap_or(true),
             }
         }
         other => {
-            return Err(format!("rotary scaling `{other}` is not supported; supported are default, linear, llama3, yarn"));
+            return Err(format!(
+                "rotary scaling `{other}` is not supported; supported are default, linear, llama3, yarn"
+            ));
         }
     })
 }
