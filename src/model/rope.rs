@@ -2,7 +2,7 @@
 //!
 //! Invariant: angles are computed as the reference does, in 32-bit floats from exact speeds.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{Device, Tensor};
 
 /// The speeds of a head's pairs.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,8 +53,8 @@ pub enum Scaling {
 }
 
 impl Rope {
-    /// The speeds for heads of `dim` numbers.
-    pub fn new(dim: usize, base: f64, scaling: &Scaling) -> Self {
+    /// The speeds for heads of `dim` numbers; an error if base and scaling make no sense.
+    pub fn new(dim: usize, base: f64, scaling: &Scaling) -> Result<Self, String> {
         let plain = (0..dim / 2).map(|pair| base.powf(-2.0 * pair as f64 / dim as f64));
         let turn = std::f64::consts::TAU;
         let mut magnitude = 1.0;
@@ -86,11 +86,14 @@ impl Rope {
                 plain.zip(divisors).map(|(speed, divisor)| speed / f64::from(*divisor)).collect()
             }
         };
-        Self { speeds: speeds.into_iter().map(|speed| speed as f32).collect(), magnitude: magnitude as f32 }
+        let rope = Self { speeds: speeds.iter().map(|speed| *speed as f32).collect(), magnitude: magnitude as f32 };
+        let sane = rope.speeds.iter().chain([&rope.magnitude]).all(|number| number.is_finite() && *number >= 0.0);
+        let error = || format!("rotary positions with the base {base} and {scaling:?} make no sense");
+        sane.then_some(rope).ok_or_else(error)
     }
 
     /// Cosines and sines of positions, a row each.
-    pub fn tables(&self, positions: &[u32], device: &Device) -> Result<(Tensor, Tensor)> {
+    pub fn tables(&self, positions: &[u32], device: &Device) -> candle_core::Result<(Tensor, Tensor)> {
         let angles = || positions.iter().flat_map(|p| self.speeds.iter().map(move |speed| *p as f32 * speed));
         let shape = (positions.len(), self.speeds.len());
         let cos: Vec<f32> = angles().map(|angle| angle.cos() * self.magnitude).collect();

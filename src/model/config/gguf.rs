@@ -42,10 +42,10 @@ pub fn from_gguf(metadata: &Metadata, divisors: Option<Vec<f32>>) -> Result<Deco
     let gemma = family.scaled_embeddings;
     let default_base = if gemma { 1e6 } else { 10_000.0 };
     let base = keys.number_or("rope.freq_base", default_base)?;
-    let mut ropes = vec![Rope::new(head_dim, base, &scaling(&keys, head_dim, divisors)?)];
+    let mut ropes = vec![Rope::new(head_dim, base, &scaling(&keys, head_dim, divisors)?)?];
     if gemma {
         let base = keys.number_or("rope.freq_base_swa", GEMMA3_LOCAL_BASE)?;
-        ropes.push(Rope::new(head_dim, base, &Scaling::None));
+        ropes.push(Rope::new(head_dim, base, &Scaling::None)?);
     }
     let windows = if gemma { windows(&keys, layers)? } else { vec![None; layers] };
     let scalar = if gemma && layers == GEMMA3_27B_LAYERS { hidden / heads.max(1) } else { head_dim };

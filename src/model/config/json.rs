@@ -132,7 +132,7 @@ fn rope(config: &Fields<'_>, kind: &str, head_dim: usize, base: Option<&Value>) 
         Some(fields) => scaling(&Fields(fields), config)?,
         None => Scaling::None,
     };
-    Ok(Rope::new(head_dim, base, &scaling))
+    Rope::new(head_dim, base, &scaling)
 }
 
 fn scaling(fields: &Fields<'_>, config: &Fields<'_>) -> Result<Scaling, String> {

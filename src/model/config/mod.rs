@@ -92,6 +92,9 @@ impl DecoderConfig {
         if !(self.epsilon > 0.0 && self.attention_scale.is_finite() && self.attention_scale > 0.0) {
             return Err("the norm's epsilon or the attention's scale is not a positive number".to_owned());
         }
+        if self.softcap.is_some_and(|cap| !(cap.is_finite() && cap > 0.0)) {
+            return Err("final_logit_softcapping is not a positive number".to_owned());
+        }
         Ok(self)
     }
 }
