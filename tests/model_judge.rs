@@ -98,7 +98,7 @@ fn a_judge_that_changed_is_refused_by_name() {
     run(&workspace, "--quant q8_0", "first")
         .exits(2)
         .says("setting of the judge (quant): it was as stored, it is now q8_0");
-    run(&workspace, "--temperature 0.5", "first").exits(2).says("(min_p): it was not set, it is now 0");
+    run(&workspace, "--temperature 0.5", "first").exits(2).says("(temperature): it was 0, it is now 0.5");
     let path = workspace.path("model/model.safetensors");
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 1;
@@ -224,4 +224,75 @@ fn judge_asks_a_model_about_one_caption() {
         .stdout;
     let verdict: Value = serde_json::from_str(&verdict).unwrap();
     assert_eq!(verdict["finish"], "length");
+}
+
+#[test]
+fn weights_that_change_under_a_run_end_it() {
+    let workspace = workspace();
+    let records: Vec<Value> =
+        (0..400).map(|i| json!({"id": format!("r{i}"), "system": "s", "caption": format!("A dog runs {i}")})).collect();
+    workspace.write_lines("data.jsonl", &records);
+    let run = workspace.start(&format!("{RUN} --out first"));
+    let judged = || fs::read_to_string(workspace.path("first/verdicts.jsonl")).unwrap_or_default().lines().count();
+    while judged() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let path = workspace.path("model/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let ran = Ran::from(run.wait_with_output().unwrap());
+    ran.exits(4).says("model.safetensors: the file was changed while it was in use");
+    assert!(judged() < 400);
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_never_answered_with() {
+    let workspace = workspace();
+    let path = workspace.path("model/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let json: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+    let tensor = &json["model.layers.0.mlp.gate_proj.weight"];
+    assert_eq!(tensor["dtype"], "BF16");
+    let at = 8 + header + tensor["data_offsets"][0].as_u64().unwrap() as usize;
+    bytes[at..at + 2].copy_from_slice(&0x7fc0_u16.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    workspace.run("generate --model model --text a").exits(4).says("logits are not numbers");
+    run(&workspace, "", "out").exits(4).says("logits are not numbers");
+    for quant in ["q8_0", "q4k", "q4_0"] {
+        workspace
+            .run(&format!("generate --model model --text a --quant {quant}"))
+            .exits(4)
+            .says("the tensor `model.layers.0.mlp.gate_proj.weight` cannot be quantised");
+    }
+}
+
+#[test]
+fn verdicts_do_not_depend_on_how_the_models_path_is_written() {
+    let workspace = workspace();
+    let records = [
+        json!({"id": "nul", "system": "s", "caption": "a\u{0}b"}),
+        json!({"id": "ok", "system": "s", "caption": "Dog"}),
+    ];
+    workspace.write_lines("data.jsonl", &records);
+    run(&workspace, "", "first").exits(0);
+    workspace.run(&format!("{} --out second", RUN.replace("--judge model", "--judge ./model"))).exits(0);
+    assert_eq!(workspace.read("first/verdicts.jsonl"), workspace.read("second/verdicts.jsonl"));
+    let verdict = &workspace.lines("first/verdicts.jsonl")[0];
+    assert_eq!(verdict["outcome"]["reason"], "judge_failed", "{verdict}");
+}
+
+#[test]
+fn a_tokenizer_may_have_a_token_that_the_weights_do_not_know() {
+    let workspace = workspace();
+    let path = workspace.path("model/tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let token = json!({"id": 168, "content": "<image>", "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true});
+    tokenizer["added_tokens"].as_array_mut().unwrap().push(token);
+    fs::write(&path, tokenizer.to_string()).unwrap();
+    workspace.run("generate --model model --text hello --max-tokens 2").exits(0);
+    workspace.run("generate --model model --text <image> --max-tokens 2").exits(2).says("<image>");
 }

@@ -189,13 +189,18 @@ fn a_quantised_model_stays_near_itself() {
 #[test]
 fn a_description_that_does_not_fit_the_weights_is_refused_by_name() {
     let workspace = Workspace::new();
-    let cases: [(&str, Value, &str); 9] = [
+    let cases: [(&str, Value, &str); 14] = [
         ("hidden_size", 48.into(), "asks for [160, 48]"),
         ("num_hidden_layers", 3.into(), "the tensor `model.layers.2.input_layernorm.weight` is missing"),
         ("num_hidden_layers", 1.into(), "is no part of the architecture `llama`"),
         ("num_hidden_layers", u64::MAX.into(), "num_hidden_layers is"),
         ("num_key_value_heads", 3.into(), "cannot share 3 key-value heads"),
         ("head_dim", 0.into(), "the head size is 0"),
+        ("head_dim", (1u64 << 62).into(), "the head size is 4611686018427387904"),
+        ("vocab_size", 159.into(), "asks for [159, "),
+        ("rope_parameters", "x".into(), "`rope_parameters` is not an object"),
+        ("tie_word_embeddings", 1.into(), "`tie_word_embeddings` is neither true nor false"),
+        ("rms_norm_eps", 1e300.into(), "not a small positive number"),
         ("model_type", "mamba".into(), "model_type `mamba` is not supported; supported are llama, qwen2"),
         ("hidden_act", "relu".into(), "the activation `relu` is not supported"),
         ("rms_norm_eps", Value::Null, "`rms_norm_eps` is missing"),

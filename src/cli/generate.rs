@@ -5,17 +5,18 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::End;
 use super::exit::Usage;
 use super::model::ModelFlags;
-use super::output::{print, printable_lines, say};
+use super::output::{print, printable_lines, say, stream};
 use super::progress::Waiting;
 use crate::engine::{Generated, Generating, Generation, GenerationEnd, Prefix, Sampler, generate, top};
 use crate::judge::JudgeError;
+use crate::model::read::read_file;
 use crate::model::{Model, ModelError, ModelPrompt, Piece, TokenId};
 
 const EXAMPLES: &str = "\
@@ -25,6 +26,8 @@ Examples:
   capjudge generate --model judge.gguf --text 'Hello' --json                   prompt ids, first logits, ids, timings
   capjudge generate --model base.gguf --chat-template none --text 'Once upon a time'";
 
+/// The largest file of token ids that is read.
+const LARGEST_IDS: u64 = 64 << 20;
 /// How many logits of the first step are shown.
 const TOP: usize = 20;
 /// The longest answer, unless the user says otherwise.
@@ -81,7 +84,7 @@ impl Args {
         };
         let mut sampler = Sampler::new(sampling, "");
         let mut waiting = Waiting::new("reading the prompt", self.json);
-        let mut broken = None;
+        let mut listening = Ok(true);
         let out = generate(&model.engine, &model.tokenizer, &what, &mut sampler, &mut |event| {
             match event {
                 Generating::Reading { done, of } => waiting.say(&format!("reading the prompt: {done} of {of} tokens")),
@@ -92,16 +95,14 @@ impl Args {
                 Generating::Token(_, piece) | Generating::Rest(piece) => {
                     text.push_str(piece);
                     if !self.json {
-                        broken = print(&printable_lines(piece)).err();
+                        listening = stream(&printable_lines(piece));
                     }
                 }
             }
-            if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if matches!(listening, Ok(true)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         waiting.end();
-        if let Some(error) = broken {
-            return Err(error);
-        }
+        listening?;
         let out = out.map_err(JudgeError::Engine)?;
         if self.json {
             print(&format!("{}\n", report(&self.model, &prompt, &first, &out, &text, load_seconds)))?;
@@ -113,7 +114,11 @@ impl Args {
                 "{read} tokens read, {:.1} a second; {written} written, {:.1} a second{}",
                 rate(read, out.prompt_seconds),
                 rate(written, out.decode_seconds),
-                if out.end == GenerationEnd::Limit { "; cut off at the limit (--max-tokens)" } else { "" }
+                if out.end == GenerationEnd::Limit {
+                    "; cut off at the limit (--max-tokens, or the model's context)"
+                } else {
+                    ""
+                }
             ));
         }
         Ok(End::Done)
@@ -122,7 +127,9 @@ impl Args {
     fn prompt(&self, model: &Model) -> Result<ModelPrompt> {
         let mut ids = self.ids.clone();
         if let Some(path) = &self.ids_file {
-            let text = fs::read_to_string(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+            let bytes = read_file(path, LARGEST_IDS)?;
+            let bytes = bytes.ok_or_else(|| Usage(format!("{}: there is no such file", path.display())))?;
+            let text = String::from_utf8_lossy(&bytes);
             let numbers = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
             ids = numbers
                 .map(|word| word.parse().map_err(|_| Usage(format!("{}: {word:?} is no token id", path.display()))))

@@ -47,10 +47,10 @@ pub struct Args {
         "reference", "length_rule", "video", "id", "system"])]
     record: Option<PathBuf>,
     /// The caption
-    #[arg(long, required_unless_present = "record")]
+    #[arg(long, required_unless_present = "record", allow_hyphen_values = true)]
     caption: Option<String>,
     /// A ground-truth event; give it once for each
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     event: Vec<String>,
     /// Which event was inserted, counted from 0
     #[arg(long, value_name = "INDEX")]
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long)]
     caption_type: Option<String>,
     /// The reference caption
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     reference: Option<String>,
     /// The length that was asked for, such as '20 to 30 words'
     #[arg(long)]

@@ -24,16 +24,16 @@ pub struct ModelFlags {
     #[arg(long, value_name = "FILE|none")]
     chat_template: Option<PathBuf>,
     /// How freely words are chosen; 0 always takes the likeliest, so that answers can be repeated
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Choose among the likeliest words that together have this share
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Choose among words at least this share as likely as the likeliest
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Where chance begins, at temperatures above 0
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// The longest answer in tokens
     #[arg(long, value_name = "N")]

@@ -12,10 +12,16 @@ use crate::run::write_atomic;
 
 /// Writes text to standard output. A closed pipe is no failure: nobody is listening.
 pub fn print(text: &str) -> Result<()> {
+    stream(text).map(|_| ())
+}
+
+/// Writes text to standard output, and tells whether anybody is listening.
+pub fn stream(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(anyhow!("standard output: {error}")),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(anyhow!("standard output: {error}")),
     }
 }
 

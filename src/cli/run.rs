@@ -117,9 +117,10 @@ impl Args {
             retry_unscored: self.retry_unscored,
             limits: Limits { line_bytes: self.max_line_bytes },
         };
+        // Before a model is loaded, which can take its time.
+        let interrupt = listen_for_interrupt()?;
         let mut judge = open_judge(&self.judge, &self.model, !self.no_reuse, self.quiet)?;
         judge.check(plan.task)?;
-        let interrupt = listen_for_interrupt()?;
         let mut bar = Bar::new(self.quiet);
         let end = run(&plan, judge.as_mut(), &interrupt, &mut bar);
         bar.clear();

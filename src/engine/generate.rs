@@ -11,7 +11,7 @@ use crate::model::TokenId;
 use crate::model::tokenizer::Tokenizer;
 
 /// How many tokens of a prompt are read at once: enough to be fast, few enough to answer Ctrl-C and to bound memory.
-const CHUNK: usize = 256;
+const CHUNK: usize = 128;
 
 /// What is generated, and until when.
 #[derive(Debug)]

@@ -47,7 +47,7 @@ pub enum EngineError {
         tokens: usize,
     },
     /// The logits are not numbers.
-    #[error("the model's logits are not numbers: its weights are damaged, or not made for this architecture")]
+    #[error("the model's logits are not numbers: its weights or its configuration are damaged; check the files")]
     NotANumber,
     /// The tensor library failed.
     #[error("internal error in the model: {0}")]

@@ -111,11 +111,11 @@ impl Judge for ModelJudge {
         on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
     ) -> Result<Answered, JudgeError> {
         let prompt = self.model.prompt(None, &pieces(question.prompt)?);
-        let prompt = prompt.map_err(|error| JudgeError::NoAnswer(error.to_string()))?;
+        let prompt = prompt.map_err(|error| JudgeError::NoAnswer(error.without_path()))?;
         let (first, rest) = prompt.tokens.split_at(if self.settings.reuse { prompt.shared } else { 0 });
         let stopped = Answered { finish: Finish::Stop, effort: None };
         let too_long = |error: EngineError| match error {
-            EngineError::Context { .. } | EngineError::NotANumber => JudgeError::NoAnswer(error.to_string()),
+            EngineError::Context { .. } => JudgeError::NoAnswer(error.to_string()),
             error => JudgeError::Engine(error),
         };
         let length = prompt.tokens.len();
@@ -139,6 +139,7 @@ impl Judge for ModelJudge {
             Generating::Token(_, text) | Generating::Rest(text) => on(Said::Text(text)),
         })
         .map_err(too_long)?;
+        self.model.check_unchanged()?;
         let finish = match out.end {
             GenerationEnd::Limit => Finish::Length,
             GenerationEnd::Token | GenerationEnd::Stopped => Finish::Stop,

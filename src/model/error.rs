@@ -55,6 +55,15 @@ impl ModelError {
         Self::Unsupported { path: path.to_owned(), what: what.into() }
     }
 
+    /// What is wrong, without the file: for verdicts, whose bytes do not depend on where a model lies.
+    pub fn without_path(&self) -> String {
+        match self {
+            Self::Bad { what, .. } | Self::Unsupported { what, .. } => what.clone(),
+            Self::Io { source, .. } => source.to_string(),
+            Self::NotFound(_) | Self::Option(_) | Self::Tensor(_) => self.to_string(),
+        }
+    }
+
     /// A file that cannot be read.
     pub fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }

@@ -1,9 +1,11 @@
 //! A whole model from its name: weights, tokenizer, chat template, and the hash of all that decides its answers.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use candle_core::quantized::GgmlDType;
 use sha2::{Digest, Sha256};
@@ -11,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::chat::ChatPrompt;
 use super::linear::Compute;
 use super::locate::{Located, locate};
+use super::read::read_file;
 use super::weights::Source;
 use super::{ChatTemplate, ModelError, Piece, TokenId, Tokenizer};
 use crate::engine::Engine;
@@ -51,7 +54,8 @@ pub struct Model {
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
-    files: Vec<PathBuf>,
+    /// The files that decide its answers, and what tells that they are still the ones that were loaded.
+    files: Vec<(PathBuf, Stamp)>,
     options: LoadOptions,
 }
 
@@ -77,6 +81,9 @@ const SETTINGS: [&str; 7] = [
     "chat_template.jinja",
 ];
 
+/// Tokens that a tokenizer may have more than the weights.
+const SUPERFLUOUS_TOKENS: usize = 64;
+
 /// The largest chat template file that is read.
 const LARGEST_TEMPLATE: u64 = 1 << 20;
 
@@ -89,7 +96,7 @@ impl Model {
                 let Source::Gguf(file) = &source else { unreachable!("it was opened as one") };
                 let tokenizer = Tokenizer::from_gguf(&path, file.metadata())?;
                 let own = ChatTemplate::from_gguf(&path, file.metadata(), tokenizer.special_text());
-                (source, tokenizer, own, vec![path])
+                (source, tokenizer, own, BTreeSet::from([path]))
             }
             Located::Folder(folder) => {
                 let source = Source::folder(&folder)?;
@@ -100,6 +107,8 @@ impl Model {
                 (source, tokenizer, own, files)
             }
         };
+        let stamped = files.into_iter().map(|path| Ok((path.clone(), Stamp::of(&path)?)));
+        let files = stamped.collect::<Result<Vec<_>, ModelError>>()?;
         let template = match &options.template {
             Template::Own => own?,
             Template::None => None,
@@ -114,10 +123,11 @@ impl Model {
             ));
         }
         let decoder = source.decoder(&options.compute, options.quant)?;
-        if tokenizer.vocab_size() > decoder.embedding.tokens() {
+        // Some tokenizers have a few tokens that the weights know nothing of (Gemma 3 1B one for images).
+        if tokenizer.vocab_size() > decoder.embedding.tokens() + SUPERFLUOUS_TOKENS {
             let (tokens, rows) = (tokenizer.vocab_size(), decoder.embedding.tokens());
             let what = format!("the tokenizer has {tokens} tokens and the weights {rows}; they are not of one model");
-            return Err(ModelError::bad(&files[0], what));
+            return Err(ModelError::bad(&files[0].0, what));
         }
         let engine = Engine::new(Arc::new(decoder));
         Ok(Self { engine, tokenizer, template, files, options: options.clone() })
@@ -144,6 +154,12 @@ impl Model {
             Ok::<Vec<TokenId>, ModelError>(bos.into_iter().chain(tokens).collect())
         };
         let tokens = encode(&pieces)?;
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.engine.vocabulary()) {
+            let name = self.tokenizer.token(*token).unwrap_or_default();
+            return Err(ModelError::Option(format!(
+                "the prompt has the token {name:?}, which the weights do not know"
+            )));
+        }
         let data = pieces.iter().position(|piece| matches!(piece, Piece::Untrusted(_))).unwrap_or(0);
         let shared = encode(&pieces[..data])?.len().min(tokens.len().saturating_sub(1));
         Ok(ModelPrompt { tokens, shared, opens_thought })
@@ -153,7 +169,7 @@ impl Model {
     pub fn sha256(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<String, ModelError> {
         let mut whole = Sha256::new();
         let mut buffer = vec![0; 1 << 20];
-        for path in &self.files {
+        for (path, _) in &self.files {
             let io = |source| ModelError::io(path, source);
             let mut file = File::open(path).map_err(io)?;
             let mut hash = Sha256::new();
@@ -176,7 +192,20 @@ impl Model {
         if let (Template::File(_), Some(template)) = (&self.options.template, &self.template) {
             whole.update(template.source().as_bytes());
         }
+        self.check_unchanged()?;
         Ok(whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// An error if a file was changed since it was loaded: weights are read where they lie, so answers may be of both.
+    pub fn check_unchanged(&self) -> Result<(), ModelError> {
+        for (path, stamp) in &self.files {
+            if Stamp::of(path)? != *stamp {
+                let what = "the file was changed while it was in use; answers may be neither the old nor the new one's. \
+                            Run again into another folder";
+                return Err(ModelError::bad(path, what));
+            }
+        }
+        Ok(())
     }
 
     /// How it was loaded.
@@ -186,9 +215,21 @@ impl Model {
 }
 
 fn read_template(path: &Path) -> Result<String, ModelError> {
-    let io = |source| ModelError::io(path, source);
-    if fs::metadata(path).map_err(io)?.len() > LARGEST_TEMPLATE {
-        return Err(ModelError::bad(path, "larger than 1 MiB, which no chat template is"));
+    let there = read_file(path, LARGEST_TEMPLATE)?;
+    let bytes = there.ok_or_else(|| ModelError::NotFound(format!("{}: there is no such file", path.display())))?;
+    String::from_utf8(bytes).map_err(|_| ModelError::bad(path, "not UTF-8 text"))
+}
+
+/// What tells that a file is still the one that was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    length: u64,
+    changed: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, ModelError> {
+        let about = fs::metadata(path).map_err(|source| ModelError::io(path, source))?;
+        Ok(Self { length: about.len(), changed: about.modified().ok() })
     }
-    fs::read_to_string(path).map_err(io)
 }

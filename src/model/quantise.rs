@@ -52,6 +52,12 @@ pub fn quantise(matrix: &Matrix, dtype: GgmlDType) -> Result<Matrix> {
             for (row, out) in part.clone().zip(floats.chunks_exact_mut(columns)) {
                 matrix.dequantise(row, out);
             }
+            // Quantising would make plausible numbers of them.
+            if floats.iter().any(|number| !number.is_finite()) {
+                let error = candle_core::Error::Msg("it has weights that are not finite numbers".to_owned());
+                parts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((index, Err(error)));
+                return;
+            }
             let bytes = Tensor::from_vec(floats, (part.len(), columns), &Device::Cpu)
                 .and_then(|part| QTensor::quantize(&part, dtype))
                 .and_then(|part| Ok(part.data()?.into_owned()));

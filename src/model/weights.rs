@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
@@ -19,6 +18,7 @@ use super::family::Part;
 use super::gguf::GgufFile;
 use super::linear::{Compute, Embedding, Linear};
 use super::quantise::quantise;
+use super::read::read_file;
 use super::safetensors::SafetensorsFolder;
 use super::{Bytes, ModelError};
 use crate::kernels::{Attention, Matrix};
@@ -44,12 +44,10 @@ impl Source {
     /// Opens a Hugging Face folder.
     pub fn folder(folder: &Path) -> Result<Self, ModelError> {
         let path = folder.join("config.json");
-        let io = |source| ModelError::io(&path, source);
-        if fs::metadata(&path).map_err(io)?.len() > LARGEST_CONFIG {
-            return Err(ModelError::bad(&path, "larger than 16 MiB; this is no model's configuration"));
-        }
-        let config = serde_json::from_slice(&fs::read(&path).map_err(io)?)
-            .map_err(|error| ModelError::bad(&path, format!("not JSON ({error})")))?;
+        let missing = || ModelError::NotFound(format!("{}: there is no such file", path.display()));
+        let bytes = read_file(&path, LARGEST_CONFIG)?.ok_or_else(missing)?;
+        let config =
+            serde_json::from_slice(&bytes).map_err(|error| ModelError::bad(&path, format!("not JSON ({error})")))?;
         Ok(Self::Folder(SafetensorsFolder::open(folder)?, config))
     }
 
@@ -61,6 +59,14 @@ impl Source {
                 let tensors = folder.names().filter_map(|name| folder.tensor(name));
                 tensors.map(|tensor| tensor.file.clone()).collect()
             }
+        }
+    }
+
+    /// The file or folder that the weights are in, for messages.
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Gguf(file) => file.path().to_owned(),
+            Self::Folder(folder, _) => folder.path().to_owned(),
         }
     }
 
@@ -213,7 +219,10 @@ impl Loader<'_> {
                 stored = (0..*outputs).map(|row| stored[neighbour(row)]).collect();
             }
             if let Some(dtype) = self.quant {
-                matrix = quantise(&matrix, dtype)?;
+                matrix = quantise(&matrix, dtype).map_err(|error| {
+                    let what = format!("the tensor `{name}.weight` cannot be quantised: {error}; the file is damaged");
+                    ModelError::bad(&self.source.path(), what)
+                })?;
             }
             matrices.push(matrix);
             bias.extend(stored);
@@ -235,11 +244,11 @@ impl Loader<'_> {
         Ok(Tensor::from_vec(numbers, count, &self.compute.device)?)
     }
 
-    /// The table of embeddings: the only tensor whose number of rows no description fixes.
+    /// The table of embeddings. A GGUF file does not say how many rows it has.
     fn table(&self, name: &str) -> Result<Matrix, ModelError> {
         let found = self.find(name)?.ok_or_else(|| self.missing(name))?;
         let [rows, _] = *found.shape else { return Err(self.misshaped(name, &found, "two dimensions")) };
-        self.matrix(name, rows, self.config.hidden)
+        self.matrix(name, self.config.vocabulary.unwrap_or(rows), self.config.hidden)
     }
 
     fn matrix(&self, name: &str, rows: usize, columns: usize) -> Result<Matrix, ModelError> {
@@ -299,10 +308,7 @@ impl Loader<'_> {
             "the tensor `{name}` is missing; the file is not whole, or not of the architecture `{}`",
             self.config.family.architecture
         );
-        match self.source {
-            Source::Gguf(file) => ModelError::bad(file.path(), what),
-            Source::Folder(folder, _) => ModelError::bad(folder.path(), what),
-        }
+        ModelError::bad(&self.source.path(), what)
     }
 
     fn misshaped(&self, name: &str, found: &Found, expected: &str) -> ModelError {
@@ -322,14 +328,14 @@ impl Loader<'_> {
             let known = name == "rope_freqs.weight" || name.ends_with("rotary_emb.inv_freq");
             !known && !used.contains(name)
         };
-        let (path, extra) = match self.source {
-            Source::Gguf(file) => (file.path(), file.names().find(|name| superfluous(name))),
-            Source::Folder(folder, _) => (folder.path(), folder.names().find(|name| superfluous(name))),
+        let extra = match self.source {
+            Source::Gguf(file) => file.names().find(|name| superfluous(name)),
+            Source::Folder(folder, _) => folder.names().find(|name| superfluous(name)),
         };
         match extra {
             None => Ok(()),
             Some(name) => Err(ModelError::unsupported(
-                path,
+                &self.source.path(),
                 format!(
                     "the tensor `{name}` is no part of the architecture `{}`; this is another kind of model",
                     self.config.family.architecture

@@ -3,7 +3,7 @@
 //! Invariant: two runs with the same fingerprint write the same verdicts. Whatever can change a verdict is in it, and
 //! whatever cannot (paths, progress, the allowed share of unscored records) is not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,10 +78,12 @@ impl Fingerprint {
     }
 
     fn setting_difference(&self, now: &Self) -> Option<(String, String, String)> {
-        let names: BTreeSet<&String> = self.judge_settings.keys().chain(now.judge_settings.keys()).collect();
+        // What both have comes first: a setting that only one has is a consequence of another.
+        let (was, is) = (&self.judge_settings, &now.judge_settings);
+        let only_one = was.keys().filter(|name| !is.contains_key(*name));
+        let names = is.keys().filter(|name| was.contains_key(*name)).chain(only_one).chain(is.keys());
         let value = |of: &Self, name: &str| of.judge_settings.get(name).cloned().unwrap_or("not set".to_owned());
-        let differs = |name: &&String| value(self, name) != value(now, name);
-        let name = names.into_iter().find(differs)?;
+        let name = names.into_iter().find(|name| value(self, name) != value(now, name))?;
         Some((format!("setting of the judge ({name})"), value(self, name), value(now, name)))
     }
 }

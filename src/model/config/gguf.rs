@@ -1,6 +1,6 @@
 //! The shape of a decoder from a GGUF file's metadata.
 
-use super::{DecoderConfig, LayerConfig, MOST_LAYERS};
+use super::{DecoderConfig, LayerConfig, MOST_LAYERS, check_head};
 use crate::kernels::Gate;
 use crate::model::family::FAMILIES;
 use crate::model::gguf::{Array, Metadata, Value};
@@ -23,7 +23,7 @@ pub fn from_gguf(metadata: &Metadata, divisors: Option<Vec<f32>>) -> Result<Deco
     let keys = Keys { metadata, architecture: name };
     let hidden = keys.size("embedding_length")?;
     let heads = keys.size("attention.head_count")?;
-    let head_dim = keys.size_or("attention.key_length", hidden / heads.max(1))?;
+    let head_dim = check_head(keys.size_or("attention.key_length", hidden / heads.max(1))?)?;
     let value_dim = keys.size_or("attention.value_length", head_dim)?;
     if value_dim != head_dim {
         return Err(format!("values of {value_dim} numbers beside keys of {head_dim} are not supported"));
@@ -32,9 +32,7 @@ pub fn from_gguf(metadata: &Metadata, divisors: Option<Vec<f32>>) -> Result<Deco
     if turned != head_dim {
         return Err(format!("{name}.rope.dimension_count is {turned}; only {head_dim}, the whole head, is supported"));
     }
-    if keys.optional("expert_count").is_some_and(|value| *value != Value::Unsigned(0)) {
-        return Err(format!("{name}.expert_count is set; mixtures of experts are not supported"));
-    }
+    keys.refuse_unsupported(family.scaled_embeddings)?;
     let layers = keys.size("block_count")?;
     if layers > MOST_LAYERS {
         return Err(format!("{name}.block_count is {layers}; at most {MOST_LAYERS} are read"));
@@ -42,6 +40,9 @@ pub fn from_gguf(metadata: &Metadata, divisors: Option<Vec<f32>>) -> Result<Deco
     let gemma = family.scaled_embeddings;
     let default_base = if gemma { 1e6 } else { 10_000.0 };
     let base = keys.number_or("rope.freq_base", default_base)?;
+    if base <= 1.0 {
+        return Err(format!("{name}.rope.freq_base is {base}; it has to be above 1"));
+    }
     let mut ropes = vec![Rope::new(head_dim, base, &scaling(&keys, head_dim, divisors)?)?];
     if gemma {
         let base = keys.number_or("rope.freq_base_swa", GEMMA3_LOCAL_BASE)?;
@@ -70,6 +71,7 @@ pub fn from_gguf(metadata: &Metadata, divisors: Option<Vec<f32>>) -> Result<Deco
             .optional("final_logit_softcapping")
             .map(|_| keys.number("final_logit_softcapping"))
             .transpose()?,
+        vocabulary: None,
         tied: None,
     }
     .check()
@@ -97,7 +99,11 @@ fn scaling(keys: &Keys<'_>, head_dim: usize, divisors: Option<Vec<f32>>) -> Resu
         return sane.then_some(Scaling::Divisors(divisors)).ok_or_else(error);
     }
     let factor = || keys.number("rope.scaling.factor");
-    match keys.metadata.text(&keys.name("rope.scaling.type")) {
+    let kind = keys.name("rope.scaling.type");
+    if keys.metadata.get(&kind).is_some_and(|value| !matches!(value, Value::Text(_))) {
+        return Err(format!("{kind} is not a text"));
+    }
+    match keys.metadata.text(&kind) {
         None | Some("none") => match keys.optional("rope.scale_linear") {
             Some(_) => Ok(Scaling::Linear { factor: keys.number("rope.scale_linear")? }),
             None => Ok(Scaling::None),
@@ -121,7 +127,42 @@ struct Keys<'a> {
     architecture: &'a str,
 }
 
+/// Keys that ask for something the decoder does not do, and the value at which they ask for nothing.
+const UNSUPPORTED: [(&str, f64); 11] = [
+    ("expert_count", 0.0),
+    ("attention.clamp_kqv", 0.0),
+    ("attention.max_alibi_bias", 0.0),
+    ("attention.scale", 0.0),
+    ("attn_logit_softcapping", 0.0),
+    ("logit_scale", 0.0),
+    ("rope.scaling.attn_factor", 1.0),
+    ("rope.scaling.yarn_attn_factor", 1.0),
+    ("rope.scaling.yarn_ext_factor", 1.0),
+    ("rope.scaling.yarn_log_multiplier", 0.0),
+    ("use_parallel_residual", 0.0),
+];
+
 impl<'a> Keys<'a> {
+    /// Refuses what would otherwise be ignored. Only Gemma has windows in its files' own way.
+    fn refuse_unsupported(&self, has_windows: bool) -> Result<(), String> {
+        let windows = (!has_windows).then_some(("attention.sliding_window", 0.0));
+        for (key, nothing) in UNSUPPORTED.into_iter().chain(windows) {
+            let name = self.name(key);
+            let asks = |value: &Value| match value {
+                Value::Bool(truth) => *truth,
+                _ => self.metadata.float(&name) != Some(nothing),
+            };
+            if self.metadata.get(&name).is_some_and(asks) {
+                return Err(format!("{name} is set, which is not supported; use another file of this model"));
+            }
+        }
+        let causal = self.name("attention.causal");
+        if self.metadata.get(&causal).is_some_and(|value| *value != Value::Bool(true)) {
+            return Err(format!("{causal} is not true; only models that read from left to right are supported"));
+        }
+        Ok(())
+    }
+
     fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }

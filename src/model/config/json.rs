@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{DecoderConfig, LayerConfig, MOST_LAYERS};
+use super::{DecoderConfig, LayerConfig, MOST_LAYERS, check_head};
 use crate::kernels::Gate;
 use crate::model::family::{FAMILIES, Family};
 use crate::model::rope::{Rope, Scaling};
@@ -24,6 +24,7 @@ pub fn from_json(config: &Value) -> Result<DecoderConfig, String> {
         Some(_) => config.size("head_dim")?,
         None => hidden / heads.max(1),
     };
+    let head_dim = check_head(head_dim)?;
     let layers = config.size("num_hidden_layers")?;
     if layers > MOST_LAYERS {
         return Err(format!("num_hidden_layers is {layers}; at most {MOST_LAYERS} are read"));
@@ -32,9 +33,6 @@ pub fn from_json(config: &Value) -> Result<DecoderConfig, String> {
         if config.optional(unsupported).is_some_and(|value| value != &Value::Bool(false)) {
             return Err(format!("{unsupported} is set, which is not supported"));
         }
-    }
-    if config.optional("partial_rotary_factor").is_some_and(|share| share.as_f64() != Some(1.0)) {
-        return Err("partial_rotary_factor is set, which is not supported".to_owned());
     }
     let windows = windows(&config, family, layers)?;
     let full = rope(&config, "full_attention", head_dim, config.optional("rope_theta"))?;
@@ -71,7 +69,8 @@ pub fn from_json(config: &Value) -> Result<DecoderConfig, String> {
             .optional("final_logit_softcapping")
             .map(|_| config.number("final_logit_softcapping"))
             .transpose()?,
-        tied: Some(config.optional("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(family.tied)),
+        vocabulary: config.optional("vocab_size").map(|_| config.size("vocab_size")).transpose()?,
+        tied: Some(config.truth("tie_word_embeddings")?.unwrap_or(family.tied)),
     }
     .check()
 }
@@ -99,7 +98,7 @@ fn windows(config: &Fields<'_>, family: &Family, layers: usize) -> Result<Vec<Op
             None => 6,
         };
         Box::new(move |layer| !(layer + 1).is_multiple_of(pattern))
-    } else if config.optional("use_sliding_window").and_then(Value::as_bool) == Some(true) {
+    } else if config.truth("use_sliding_window")?.unwrap_or(false) {
         let first = config.size("max_window_layers")?;
         Box::new(move |layer| layer >= first)
     } else {
@@ -111,6 +110,11 @@ fn windows(config: &Fields<'_>, family: &Family, layers: usize) -> Result<Vec<Op
 /// The rotary positions of a kind of layer; `base` is the speed in older files.
 fn rope(config: &Fields<'_>, kind: &str, head_dim: usize, base: Option<&Value>) -> Result<Rope, String> {
     let local = kind == "sliding_attention";
+    for name in ["rope_parameters", "rope_scaling"] {
+        if config.optional(name).is_some_and(|value| !value.is_object()) {
+            return Err(format!("`{name}` is not an object"));
+        }
+    }
     let parameters = config.optional("rope_parameters");
     let of_kind = parameters.and_then(|parameters| parameters.get(kind)).filter(|value| value.is_object());
     // Older files scale layers that see all positions only.
@@ -128,6 +132,11 @@ fn rope(config: &Fields<'_>, kind: &str, head_dim: usize, base: Option<&Value>) 
         Some(value) => value.as_f64().filter(|base| *base > 1.0).ok_or("the rotary base is not a number above 1")?,
         None => default,
     };
+    for fields in [Some(config.0), fields].into_iter().flatten() {
+        if Fields(fields).optional("partial_rotary_factor").is_some_and(|share| share.as_f64() != Some(1.0)) {
+            return Err("partial_rotary_factor is set, which is not supported".to_owned());
+        }
+    }
     let scaling = match fields {
         Some(fields) => scaling(&Fields(fields), config)?,
         None => Scaling::None,
@@ -136,7 +145,10 @@ fn rope(config: &Fields<'_>, kind: &str, head_dim: usize, base: Option<&Value>) 
 }
 
 fn scaling(fields: &Fields<'_>, config: &Fields<'_>) -> Result<Scaling, String> {
-    let name = fields.optional("rope_type").or(fields.optional("type")).and_then(Value::as_str).unwrap_or("default");
+    let name = match fields.optional("rope_type").or(fields.optional("type")) {
+        Some(name) => name.as_str().ok_or("the type of rotary scaling (`rope_type`) is not a text")?,
+        None => "default",
+    };
     let number = |name: &str, default: f64| fields.optional(name).map_or(Ok(default), |_| fields.number(name));
     let original = || match fields.optional("original_max_position_embeddings") {
         Some(_) => fields.number("original_max_position_embeddings"),
@@ -166,7 +178,7 @@ fn scaling(fields: &Fields<'_>, config: &Fields<'_>) -> Result<Scaling, String> 
                     .optional("attention_factor")
                     .map(|_| fields.number("attention_factor"))
                     .transpose()?,
-                truncate: fields.optional("truncate").and_then(Value::as_bool).unwrap_or(true),
+                truncate: fields.truth("truncate")?.unwrap_or(true),
             }
         }
         other => {
@@ -209,6 +221,11 @@ impl<'a> Fields<'a> {
     fn size(&self, name: &str) -> Result<usize, String> {
         let number = self.required(name)?.as_u64().and_then(|number| usize::try_from(number).ok());
         number.ok_or_else(|| format!("`{name}` is not a whole number"))
+    }
+
+    fn truth(&self, name: &str) -> Result<Option<bool>, String> {
+        let truth = |value: &Value| value.as_bool().ok_or_else(|| format!("`{name}` is neither true nor false"));
+        self.optional(name).map(truth).transpose()
     }
 
     fn number(&self, name: &str) -> Result<f64, String> {

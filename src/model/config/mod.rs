@@ -44,6 +44,8 @@ pub struct DecoderConfig {
     pub embedding_scale: Option<f32>,
     /// Logits are kept between minus and plus this.
     pub softcap: Option<f64>,
+    /// Tokens of the embedding table, if the description says.
+    pub vocabulary: Option<usize>,
     /// Whether the head is the embedding table; `None` if the tensors that are there decide.
     pub tied: Option<bool>,
 }
@@ -62,6 +64,13 @@ const MOST_LAYERS: usize = 1024;
 const LARGEST: usize = 1 << 20;
 const LONGEST_CONTEXT: usize = 1 << 26;
 
+/// A head's size that rotary positions can be made for.
+fn check_head(head_dim: usize) -> Result<usize, String> {
+    let sane = head_dim > 0 && head_dim <= LARGEST && head_dim.is_multiple_of(2);
+    let error = || format!("the head size is {head_dim}; it has to be an even number from 2 to {LARGEST}");
+    sane.then_some(head_dim).ok_or_else(error)
+}
+
 impl DecoderConfig {
     /// What is wrong with the numbers.
     fn check(self) -> Result<Self, String> {
@@ -70,7 +79,6 @@ impl DecoderConfig {
             ("feed-forward size", self.intermediate, LARGEST),
             ("number of heads", self.heads, LARGEST),
             ("number of key-value heads", self.kv_heads, LARGEST),
-            ("head size", self.head_dim, LARGEST),
             ("context length", self.context, LONGEST_CONTEXT),
             ("number of layers", self.layers.len(), MOST_LAYERS),
         ];
@@ -83,14 +91,12 @@ impl DecoderConfig {
             let Self { heads, kv_heads, .. } = self;
             return Err(format!("{heads} heads cannot share {kv_heads} key-value heads evenly"));
         }
-        if !self.head_dim.is_multiple_of(2) {
-            return Err(format!("heads of {} numbers cannot be turned in pairs", self.head_dim));
-        }
         if self.layers.iter().any(|layer| layer.window == Some(0)) {
             return Err("the sliding window is 0".to_owned());
         }
-        if !(self.epsilon > 0.0 && self.attention_scale.is_finite() && self.attention_scale > 0.0) {
-            return Err("the norm's epsilon or the attention's scale is not a positive number".to_owned());
+        if !(self.epsilon > 0.0 && self.epsilon < 1.0 && self.attention_scale.is_finite() && self.attention_scale > 0.0)
+        {
+            return Err("the norm's epsilon or the attention's scale is not a small positive number".to_owned());
         }
         if self.softcap.is_some_and(|cap| !(cap.is_finite() && cap > 0.0)) {
             return Err("final_logit_softcapping is not a positive number".to_owned());
