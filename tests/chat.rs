@@ -131,9 +131,11 @@ fn nesting_does_not_overflow_the_stack() {
     let minus = format!("{{% if {}1 %}}{{% endif %}}{content}", "-".repeat(60_000));
     let _ = ChatTemplate::new(minus, Path::new("model.gguf"), special());
     let lists = "{% set ns = namespace(x=[]) %}{% for a in range(100) %}{% for b in range(DEPTH) %}\
-                 {% set ns.x = [[[[ns.x]]]] %}{% endfor %}{% endfor %}";
-    for depth in ["50", "80"] {
-        let lists = lists.replace("DEPTH", depth);
+                 {% set ns.x = LIST %}{% endfor %}{% endfor %}";
+    // The last one takes nearly all steps there are, each of them for one more level.
+    for (repeats, levels) in [("50", 4), ("14", 60)] {
+        let list = format!("{}ns.x{}", "[".repeat(levels), "]".repeat(levels));
+        let lists = lists.replace("DEPTH", repeats).replace("LIST", &list);
         assert!(render(&format!("{lists}{content}"), None, &[untrusted("x")]).is_ok());
         for use_them in
             ["{{ ns.x }}", "{{ ns.x | tojson }}", "{% if ns.x == [ns.x] %}{% endif %}", "{{ ns.x | string }}"]

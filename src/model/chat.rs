@@ -23,7 +23,7 @@ use super::tokenizer::{Piece, SpecialText, of_type, read_json};
 /// Known templates have less than half of it.
 const MAX_TEMPLATE_BYTES: u64 = 64 << 10;
 const MAX_SETTINGS_BYTES: u64 = 16 << 20;
-/// Steps a template may take: a hundred times what known templates need.
+/// Steps a template may take: many times what known templates need.
 const MAX_STEPS: u64 = 100_000;
 /// Expressions and values may be as deep as a template has characters and steps, and the engine walks them by recursion:
 /// this is more than it can need. It is address space; memory is taken as the stack grows.
