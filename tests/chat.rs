@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use capjudge::model::chat::ChatPrompt;
+use capjudge::model::gguf::{Metadata, Value as Setting};
 use capjudge::model::tokenizer::SpecialText;
 use capjudge::model::{ChatTemplate, ModelError, Piece};
 use serde_json::{Value, json};
@@ -120,6 +121,83 @@ fn hostile_templates_end_soon() {
     assert!(refused(includes, None).contains("the chat template fails"));
     let broken = ChatTemplate::new("{% for %}".to_owned(), Path::new("model.gguf"), special());
     assert!(broken.err().unwrap().to_string().contains("cannot be read"));
+}
+
+#[test]
+fn nesting_does_not_overflow_the_stack() {
+    let content = "{{ messages[0].content }}";
+    let nots = format!("{{% if {}false %}}{{% endif %}}{content}", "not ".repeat(15_000));
+    assert!(render(&nots, None, &[untrusted("x")]).is_ok());
+    let minus = format!("{{% if {}1 %}}{{% endif %}}{content}", "-".repeat(60_000));
+    let _ = ChatTemplate::new(minus, Path::new("model.gguf"), special());
+    let lists = "{% set ns = namespace(x=[]) %}{% for a in range(100) %}{% for b in range(DEPTH) %}\
+                 {% set ns.x = LIST %}{% endfor %}{% endfor %}";
+    // The last one takes nearly all steps there are, each of them for one more level.
+    for (repeats, levels) in [("50", 4), ("14", 60)] {
+        let list = format!("{}ns.x{}", "[".repeat(levels), "]".repeat(levels));
+        let lists = lists.replace("DEPTH", repeats).replace("LIST", &list);
+        assert!(render(&format!("{lists}{content}"), None, &[untrusted("x")]).is_ok());
+        for use_them in
+            ["{{ ns.x }}", "{{ ns.x | tojson }}", "{% if ns.x == [ns.x] %}{% endif %}", "{{ ns.x | string }}"]
+        {
+            // Whether they are written or refused: the process goes on.
+            let _ = render(&format!("{lists}{use_them}{content}"), None, &[untrusted("x")]);
+        }
+    }
+}
+
+#[test]
+fn a_template_larger_than_any_is_refused() {
+    let large = "x".repeat((64 << 10) + 1);
+    let error = ChatTemplate::new(large.clone(), Path::new("model.gguf"), special()).unwrap_err().to_string();
+    assert!(error.contains("larger than 64 KiB"), "{error}");
+    let workspace = Workspace::new();
+    std::fs::write(workspace.path("chat_template.jinja"), large).unwrap();
+    let error = ChatTemplate::from_folder(&workspace.path(""), special()).unwrap_err().to_string();
+    assert!(error.contains("chat_template.jinja") && error.contains("larger than 64 KiB"), "{error}");
+}
+
+#[test]
+fn filters_do_not_fill_the_memory() {
+    for source in [
+        "{{ 'a' | indent(10 ** 11, true) }}",
+        "{{ 'a' | indent(width=10 ** 11, first=true) }}",
+        "{{ '%100000000000d' | format(1) }}",
+        "{{ '%.100000000000f' | format(1.0) }}",
+        "{{ '{:100000000000}'.format(1) }}",
+    ] {
+        assert!(refused(source, None).contains("would be made"), "{source}");
+    }
+    let fine = "{{ 'a\nb' | indent(2) }}{{ '%3d' | format(1) }}{{ '{:03}'.format(7) }}{{ messages[0].content }}";
+    assert_eq!(text(&render(fine, None, &[untrusted("x")]).unwrap()), "a\n  b  1007x");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_template_that_is_a_pipe_or_a_dead_link_is_refused() {
+    for name in ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"] {
+        let workspace = Workspace::new();
+        let path = workspace.path(name);
+        std::os::unix::fs::symlink("../../blobs/0123", &path).unwrap();
+        let error = ChatTemplate::from_folder(&workspace.path(""), special()).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("copy the cache folder whole"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = ChatTemplate::from_folder(&workspace.path(""), special()).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("not a regular file"), "{error}");
+    }
+}
+
+#[test]
+fn a_gguf_files_template_of_another_type_is_not_an_absent_one() {
+    let key = "tokenizer.chat_template";
+    let metadata = |value| Metadata([(key.to_owned(), value)].into_iter().collect());
+    let path = Path::new("model.gguf");
+    let error = ChatTemplate::from_gguf(path, &metadata(Setting::Bool(true)), special()).unwrap_err().to_string();
+    assert!(error.contains("tokenizer.chat_template is a truth value"), "{error}");
+    let found = ChatTemplate::from_gguf(path, &metadata(Setting::Text("a".into())), special()).unwrap();
+    assert_eq!(found.unwrap().source(), "a");
+    assert!(ChatTemplate::from_gguf(path, &Metadata::default(), special()).unwrap().is_none());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use capjudge::engine::text::TextStream;
 use capjudge::model::gguf::{Array, Metadata, Value};
+use capjudge::model::read::read_file;
 use capjudge::model::{ModelError, Piece, TokenId, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -259,6 +260,162 @@ fn a_broken_tokenizer_is_refused_with_the_file_and_the_reason() {
         let error = from_gguf(&gguf).unwrap_err().to_string();
         assert!(error.contains(reason) && error.contains("model.gguf"), "{key}: {error}");
     }
+}
+
+/// A folder with the smallest tokenizer, which a test then damages.
+fn small_folder() -> Workspace {
+    let workspace = Workspace::new();
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(folder("qwen2").join(file), workspace.path(file)).unwrap();
+    }
+    workspace
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_device_in_place_of_a_file_is_not_waited_for() {
+    for name in ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json"] {
+        let workspace = small_folder();
+        let path = workspace.path(name);
+        let _ = std::fs::remove_file(&path);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = Tokenizer::from_folder(&workspace.path("")).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("not a regular file"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = Tokenizer::from_folder(&workspace.path("")).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("not a regular file"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_whose_file_was_not_copied_is_not_a_missing_file() {
+    for name in ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json"] {
+        let workspace = small_folder();
+        let _ = std::fs::remove_file(workspace.path(name));
+        std::os::unix::fs::symlink("../../blobs/0123", workspace.path(name)).unwrap();
+        let error = Tokenizer::from_folder(&workspace.path("")).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("copy the cache folder whole"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_is_read_up_to_its_limit_and_not_beyond() {
+    let workspace = Workspace::new();
+    let path = workspace.path("file");
+    assert!(read_file(&path, 4).unwrap().is_none());
+    std::fs::write(&path, "four").unwrap();
+    assert_eq!(read_file(&path, 4).unwrap().unwrap(), b"four");
+    let error = read_file(&path, 3).unwrap_err().to_string();
+    assert!(error.contains("larger than 3 bytes"), "{error}");
+    let error = read_file(&workspace.path(""), 4).unwrap_err().to_string();
+    assert!(error.contains("is a folder"), "{error}");
+}
+
+#[test]
+fn scores_that_rank_nothing_are_refused() {
+    for score in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut metadata = metadata(&read(&folder("gemma").join("gguf.json")));
+        let Some(Value::Array(Array::Floats(scores))) = metadata.0.get_mut("tokenizer.ggml.scores") else { panic!() };
+        scores[300] = score;
+        let error = Tokenizer::from_gguf(Path::new("model.gguf"), &metadata).unwrap_err().to_string();
+        assert!(error.contains("tokenizer.ggml.scores") && error.contains("token 300"), "{error}");
+    }
+}
+
+#[test]
+fn a_token_longer_than_any_is_refused_by_its_number() {
+    for name in ["qwen2", "gemma"] {
+        let mut gguf = read(&folder(name).join("gguf.json"));
+        gguf["tokens"][300] = json!("a".repeat(600_000));
+        let error = from_gguf(&gguf).unwrap_err().to_string();
+        assert!(error.contains("token 300 is 600000 bytes long"), "{error}");
+    }
+    let error = with_json(|json| json["model"]["vocab"]["a".repeat(1025)] = json!(9999)).unwrap_err().to_string();
+    assert!(error.contains("token 9999 is 1025 bytes long"), "{error}");
+    assert!(with_json(|json| json["model"]["vocab"]["a".repeat(1024)] = json!(9999)).is_ok());
+}
+
+#[test]
+fn a_key_of_another_type_is_not_an_absent_key() {
+    let with = |name: &str, key: &str, value: Value| {
+        let mut metadata = metadata(&read(&folder(name).join("gguf.json")));
+        metadata.0.insert(format!("tokenizer.ggml.{key}"), value);
+        Tokenizer::from_gguf(Path::new("model.gguf"), &metadata)
+    };
+    for key in ["bos", "eos", "eot", "eom", "unknown"] {
+        let key = format!("{key}_token_id");
+        let wrong = [Value::Text("5".into()), Value::Float(5.0), Value::Bool(true), Value::Signed(-2)];
+        for value in wrong.into_iter().chain([Value::Unsigned(640), Value::Unsigned(1 << 40)]) {
+            let error = with("gemma", &key, value).unwrap_err().to_string();
+            assert!(error.contains(&format!("tokenizer.ggml.{key} is ")), "{error}");
+        }
+        for none in [Value::Signed(-1), Value::Unsigned(u64::from(u32::MAX))] {
+            assert!(with("gemma", &key, none).is_ok(), "{key}");
+        }
+    }
+    for key in ["model", "pre", "add_bos_token"] {
+        let error = with("qwen2", key, Value::Unsigned(1)).unwrap_err().to_string();
+        assert!(error.contains(&format!("tokenizer.ggml.{key} is a whole number, where")), "{error}");
+    }
+    for key in ["add_space_prefix", "add_bos_token"] {
+        let error = with("gemma", key, Value::Text("no".into())).unwrap_err().to_string();
+        assert!(error.contains(&format!("tokenizer.ggml.{key} is a text, where")), "{error}");
+    }
+}
+
+/// The tokenizer of a folder whose `tokenizer.json` is changed.
+fn with_json(change: impl FnOnce(&mut Json)) -> Result<Tokenizer, ModelError> {
+    let workspace = small_folder();
+    let mut json = read(&workspace.path("tokenizer.json"));
+    change(&mut json);
+    std::fs::write(workspace.path("tokenizer.json"), json.to_string()).unwrap();
+    Tokenizer::from_folder(&workspace.path(""))
+}
+
+#[test]
+fn a_normaliser_that_panics_or_explodes_is_refused_by_name() {
+    let replace = |pattern: Json, content: &str| json!({"type": "Replace", "pattern": pattern, "content": content});
+    let sixteenfold = replace(json!({"String": "a"}), &"a".repeat(16));
+    for (normalizer, reason) in [
+        (json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "Precompiled, which is not supported"),
+        (json!({"type": "BertNormalizer", "lowercase": true}), "BertNormalizer, which is not supported"),
+        (json!({"type": "ByteLevel"}), "ByteLevel, which is not supported"),
+        (json!({"type": "Sequence", "normalizers": [{"type": "Nmt"}]}), "Nmt, which is not supported"),
+        (json!({"lowercase": true}), "without a type"),
+        (json!({"type": "Sequence"}), "without normalizers"),
+        (json!({"type": "Strip"}), "cannot be read"),
+        (replace(json!({"String": ""}), "a"), "pattern of Replace is empty"),
+        (replace(json!({"Regex": ""}), "a"), "pattern of Replace is empty"),
+        (replace(json!({"String": "a"}), &"b".repeat(17)), "Replace with 17 characters"),
+        (json!({"type": "Sequence", "normalizers": [sixteenfold, sixteenfold]}), "over several steps"),
+        (json!({"type": "Prepend", "prepend": ""}), "empty Prepend"),
+        (json!({"type": "Prepend", "prepend": "▁".repeat(17)}), "Prepend of 17 characters"),
+        (json!({"type": "Sequence", "normalizers": vec![json!({"type": "NFC"}); 16]}), "more than 16 steps"),
+    ] {
+        let error = with_json(|json| json["normalizer"] = normalizer.clone()).unwrap_err().to_string();
+        assert!(error.contains(reason) && error.contains("tokenizer.json"), "{normalizer}: {error}");
+    }
+    for kind in ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"] {
+        let steps = json!([{"type": kind}, {"type": "Strip", "strip_left": true, "strip_right": false}]);
+        let normalizer = json!({"type": "Sequence", "normalizers": steps});
+        assert!(with_json(|json| json["normalizer"] = normalizer).is_ok(), "{kind}");
+    }
+}
+
+#[test]
+fn a_pattern_that_the_library_panics_on_is_an_error() {
+    let tokenizer = with_json(|json| {
+        json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!("(a+)+$");
+    });
+    let tokenizer = tokenizer.unwrap();
+    let text = format!("{}b", "a".repeat(40));
+    for piece in [trusted(&text), untrusted(&text)] {
+        let error = tokenizer.encode(&[piece]).unwrap_err().to_string();
+        assert!(error.contains("tokenizer.json") && error.contains("failed on this text"), "{error}");
+    }
+    assert!(tokenizer.encode(&[trusted("b")]).is_ok(), "it can be used again");
 }
 
 #[test]

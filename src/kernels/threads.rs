@@ -137,7 +137,7 @@ impl Pool {
         unsafe { *self.work.get() = Some(std::mem::transmute::<&(dyn Fn() + Sync), Work>(work)) };
         self.helpers.store(helpers, Ordering::Relaxed);
         let number = self.gate.load(Ordering::Relaxed) / NEXT + 1;
-        self.gate.store(number * NEXT | OPEN, Ordering::SeqCst);
+        self.gate.store((number * NEXT) | OPEN, Ordering::SeqCst);
         for sleeper in self.sleepers.get().into_iter().flatten().take(helpers) {
             if sleeper.asleep.load(Ordering::SeqCst) {
                 sleeper.thread.unpark();

@@ -4,22 +4,30 @@
 //! cut there, and the content is put between the two parts. So what the template wrote stays trusted, data stays data,
 //! and no template can look at a caption and act on it.
 //!
-//! Templates come with a model's files. They run with limits on steps, depth and output, and without a clock.
+//! Templates come with a model's files. They run with limits on size, steps, depth and output, without a clock, and on a
+//! stack of their own. What a single expression may take of memory cannot be limited (attack 32).
 
 mod python;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use minijinja::{Environment, Error, ErrorKind, context};
 
 use super::ModelError;
 use super::gguf::Metadata;
-use super::tokenizer::{Piece, SpecialText, read_file, read_json};
+use super::read::read_file;
+use super::tokenizer::{Piece, SpecialText, of_type, read_json};
 
-const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
-/// Steps a template may take: hundreds of times what known templates need.
-const MAX_STEPS: u64 = 1_000_000;
+/// Known templates have less than half of it.
+const MAX_TEMPLATE_BYTES: u64 = 64 << 10;
+const MAX_SETTINGS_BYTES: u64 = 16 << 20;
+/// Steps a template may take: many times what known templates need.
+const MAX_STEPS: u64 = 100_000;
+/// Expressions and values may be as deep as a template has characters and steps, and the engine walks them by recursion:
+/// this is more than it can need. It is address space; memory is taken as the stack grows.
+const STACK_BYTES: usize = 256 << 20;
 const MAX_DEPTH: usize = 100;
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 const NAME: &str = "chat template";
@@ -31,7 +39,6 @@ pub struct ChatTemplate {
     path: PathBuf,
     source: String,
     special: SpecialText,
-    environment: Environment<'static>,
 }
 
 /// A prompt with all that the template puts around the content.
@@ -47,16 +54,12 @@ impl ChatTemplate {
     /// A template from its text; errors name `path`.
     pub fn new(source: String, path: &Path, special: SpecialText) -> Result<Self, ModelError> {
         if source.len() as u64 > MAX_TEMPLATE_BYTES {
-            let what = format!("the chat template is larger than {} MiB, which none is", MAX_TEMPLATE_BYTES >> 20);
+            let what = format!("the chat template is larger than {} KiB, which none is", MAX_TEMPLATE_BYTES >> 10);
             return Err(ModelError::bad(path, what));
         }
-        let mut environment = python::environment();
-        environment.set_fuel(Some(MAX_STEPS));
-        environment.set_recursion_limit(MAX_DEPTH);
-        environment
-            .add_template_owned(NAME, python::without_generation_tags(&source))
-            .map_err(|error| ModelError::bad(path, format!("the chat template cannot be read: {}", told(&error))))?;
-        Ok(Self { path: path.to_owned(), source, special, environment })
+        let template = Self { path: path.to_owned(), source, special };
+        template.on_deep_stack(|| template.parse().map(drop))?;
+        Ok(template)
     }
 
     /// The template of a Hugging Face folder; `None` if it has none.
@@ -68,7 +71,7 @@ impl ChatTemplate {
         }
         for name in ["chat_template.json", "tokenizer_config.json"] {
             let path = folder.join(name);
-            let Some(value) = read_json(&path, 16 * MAX_TEMPLATE_BYTES)? else { continue };
+            let Some(value) = read_json(&path, MAX_SETTINGS_BYTES)? else { continue };
             let Some(value) = value.get("chat_template").filter(|value| !value.is_null()) else { continue };
             let in_list = || {
                 let default = value.as_array()?.iter().find(|entry| entry["name"] == "default")?;
@@ -84,7 +87,7 @@ impl ChatTemplate {
 
     /// The template of a GGUF file; `None` if it has none.
     pub fn from_gguf(path: &Path, metadata: &Metadata, special: SpecialText) -> Result<Option<Self>, ModelError> {
-        let source = metadata.text("tokenizer.chat_template");
+        let source = of_type(path, metadata, "tokenizer.chat_template", "a text", Metadata::text)?;
         source.map(|source| Self::new(source.to_owned(), path, special)).transpose()
     }
 
@@ -99,7 +102,7 @@ impl ChatTemplate {
         let system = system.filter(|system| !system.trim().is_empty());
         let stand_in = self.stand_in(system);
         let message = format!("{leading}{stand_in}{trailing}");
-        let text = self.run(system, &message)?;
+        let text = self.on_deep_stack(|| self.run(system, &message))?;
         let places: Vec<usize> = text.match_indices(&stand_in).map(|(at, _)| at).collect();
         let [place] = places[..] else {
             let what = format!(
@@ -137,6 +140,30 @@ impl ChatTemplate {
         }
     }
 
+    /// Runs what parses, renders or drops a template, all of which go as deep as the template does. A panic is an error;
+    /// its own message still goes to standard error.
+    fn on_deep_stack<T: Send>(&self, work: impl FnOnce() -> Result<T, ModelError> + Send) -> Result<T, ModelError> {
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name(NAME.to_owned()).stack_size(STACK_BYTES);
+            let thread = thread.spawn_scoped(scope, work).map_err(|error| ModelError::io(&self.path, error))?;
+            thread.join().unwrap_or_else(|_| {
+                Err(ModelError::bad(&self.path, "the chat template makes the template engine fail; is it damaged?"))
+            })
+        })
+    }
+
+    /// The parsed template. It is not kept: it must not be dropped on another stack, and to parse it takes no time beside
+    /// what a model takes to read its text.
+    fn parse(&self) -> Result<Environment<'static>, ModelError> {
+        let mut environment = python::environment();
+        environment.set_fuel(Some(MAX_STEPS));
+        environment.set_recursion_limit(MAX_DEPTH);
+        environment.add_template_owned(NAME, python::without_generation_tags(&self.source)).map_err(|error| {
+            ModelError::bad(&self.path, format!("the chat template cannot be read: {}", told(&error)))
+        })?;
+        Ok(environment)
+    }
+
     fn run(&self, system: Option<&str>, message: &str) -> Result<String, ModelError> {
         let mut messages = Vec::new();
         if let Some(system) = system {
@@ -154,7 +181,8 @@ impl ChatTemplate {
         }
         let variables: minijinja::Value = variables.into_iter().collect();
         let mut output = python::Limited::new(MAX_OUTPUT_BYTES);
-        let done = self.environment.get_template(NAME).and_then(|template| {
+        let environment = self.parse()?;
+        let done = environment.get_template(NAME).and_then(|template| {
             template.render_captured_to(variables, &mut output)?;
             Ok(())
         });

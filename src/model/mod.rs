@@ -21,6 +21,7 @@ pub mod load;
 pub mod locate;
 mod mapped;
 pub mod quantise;
+pub mod read;
 pub mod rope;
 pub mod safetensors;
 pub mod tokenizer;

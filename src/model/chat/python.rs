@@ -2,15 +2,20 @@
 //!
 //! Invariant: the same template and the same messages give the same text at any time. There is no clock: without
 //! `strftime_now` templates fall back on a fixed date, or say that they cannot do without.
+//!
+//! Filters that make long texts of short ones refuse to. Joining texts cannot be limited here.
 
 use std::io;
 
-use minijinja::value::{Kwargs, Value};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use minijinja::value::{Kwargs, Rest, StringInput, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, filters};
+use minijinja_contrib::pycompat;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 const RAISED: &str = "the template says: ";
+/// The longest text that a filter may make by filling up.
+const MAX_FILLED_BYTES: usize = 1 << 20;
 
 /// An environment as transformers sets it up.
 pub fn environment() -> Environment<'static> {
@@ -18,12 +23,57 @@ pub fn environment() -> Environment<'static> {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(method);
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, format!("{RAISED}{message}")))
     });
     environment.add_filter("tojson", to_json);
+    environment.add_filter("indent", indent);
+    environment.add_filter("format", format_printf);
     environment
+}
+
+/// The methods of Python's values.
+fn method(state: &State<'_, '_>, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    if let ("format", Some(format)) = (name, value.as_str()) {
+        check_widths(format)?;
+    }
+    pycompat::unknown_method_callback(state, value, name, arguments)
+}
+
+/// `indent`, within bounds.
+fn indent(
+    text: StringInput<'_>,
+    width: Option<usize>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    options: Kwargs,
+) -> Result<Value, Error> {
+    let longest = width.or(options.peek::<Option<usize>>("width").ok().flatten()).unwrap_or_default();
+    let lines = text.as_str().split('\n').count();
+    check_length(lines.saturating_mul(longest).saturating_add(text.as_str().len()))?;
+    filters::indent(text, width, first, blank, options)
+}
+
+/// `format`, within bounds.
+fn format_printf(state: &State<'_, '_>, format: &Value, arguments: Rest<Value>) -> Result<Value, Error> {
+    check_widths(format.as_str().unwrap_or_default())?;
+    filters::format(state, format, arguments)
+}
+
+/// Refuses a format whose widths and precisions make too long a text.
+fn check_widths(format: &str) -> Result<(), Error> {
+    let numbers = format.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    let widths = numbers.map(|digits| digits.parse().unwrap_or(usize::MAX));
+    check_length(widths.fold(format.len(), usize::saturating_add))
+}
+
+fn check_length(bytes: usize) -> Result<(), Error> {
+    if bytes <= MAX_FILLED_BYTES {
+        return Ok(());
+    }
+    let what = format!("a text of more than {MAX_FILLED_BYTES} bytes would be made");
+    Err(Error::new(ErrorKind::InvalidOperation, what))
 }
 
 /// Whether an error is the template's own.

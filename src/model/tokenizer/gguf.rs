@@ -10,9 +10,10 @@ use tokenizers::models::bpe::{Merges, Vocab};
 use tokenizers::normalizers::{NormalizerWrapper, Prepend, Replace, Sequence};
 
 use super::merges::{Scored, from_scores};
-use super::parts::{MAX_TOKENS, Parts};
+use super::parts::{MAX_TOKENS, Parts, check_name};
 use super::vocabulary::{Kind, Spelling, Vocabulary, byte_name};
-use super::{Metadata, ModelError, TokenId, Tokenizer, pre};
+use super::{Metadata, ModelError, TokenId, Tokenizer, guarded, pre};
+use crate::model::gguf::Value;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 
@@ -30,7 +31,7 @@ enum Type {
 /// The tokenizer.
 pub fn build(path: &Path, metadata: &Metadata) -> Result<Tokenizer, ModelError> {
     let bad = |what: String| ModelError::bad(path, what);
-    let parts = match metadata.text("tokenizer.ggml.model") {
+    let parts = match text(path, metadata, "tokenizer.ggml.model")? {
         Some("gpt2") => byte_level(path, metadata)?,
         Some("llama") => sentence_piece(path, metadata)?,
         Some(other) => {
@@ -39,7 +40,7 @@ pub fn build(path: &Path, metadata: &Metadata) -> Result<Tokenizer, ModelError> 
         }
         None => return Err(bad("no tokenizer in it (tokenizer.ggml.model is missing); is this a text model?".into())),
     };
-    parts.build(path)
+    guarded(path, || parts.build(path))
 }
 
 /// Byte-level BPE with merges in the file.
@@ -48,7 +49,7 @@ fn byte_level(path: &Path, metadata: &Metadata) -> Result<Parts, ModelError> {
     let names = names(path, metadata)?.to_vec();
     let types = types(path, metadata, names.len())?;
     // Files from before the key existed are of the sort that the default was made for.
-    let pre = pre::find(metadata.text("tokenizer.ggml.pre").unwrap_or("default"));
+    let pre = pre::find(text(path, metadata, "tokenizer.ggml.pre")?.unwrap_or("default"));
     let pre = pre.map_err(|what| ModelError::unsupported(path, what))?;
     let merges =
         metadata.texts("tokenizer.ggml.merges").ok_or_else(|| bad("tokenizer.ggml.merges is missing".into()))?;
@@ -68,7 +69,7 @@ fn byte_level(path: &Path, metadata: &Metadata) -> Result<Parts, ModelError> {
         whole_words: pre.whole_words,
         normalizer: pre.normalizer(),
         pre_tokenizer: Some(pre_tokenizer),
-        adds_bos: metadata.bool("tokenizer.ggml.add_bos_token").unwrap_or(pre.adds_bos),
+        adds_bos: truth(path, metadata, "tokenizer.ggml.add_bos_token")?.unwrap_or(pre.adds_bos),
         ..shared(path, metadata, Spelling::Bytes, names, &types)?
     })
 }
@@ -80,6 +81,10 @@ fn sentence_piece(path: &Path, metadata: &Metadata) -> Result<Parts, ModelError>
     let types = types(path, metadata, names.len())?;
     let scores = metadata.floats("tokenizer.ggml.scores").filter(|scores| scores.len() == names.len());
     let scores = scores.ok_or_else(|| bad("tokenizer.ggml.scores is missing, or not one for each token".into()))?;
+    if let Some((id, score)) = scores.iter().enumerate().find(|(_, score)| !score.is_finite()) {
+        let what = format!("tokenizer.ggml.scores has {score} for token {id}, which ranks nothing; convert it again");
+        return Err(bad(what));
+    }
     // Converters write the spaces of user-defined tokens as spaces; text has none left when it is tokenised.
     let spell = |(name, kind): (&String, &Type)| match kind {
         Type::UserDefined => name.replace(' ', "▁"),
@@ -97,7 +102,7 @@ fn sentence_piece(path: &Path, metadata: &Metadata) -> Result<Parts, ModelError>
     let merges = from_scores(pieces, &mergeable(&names, &types));
     let to_space = Replace::new(" ", "▁").map_err(|error| bad(format!("the spaces cannot be spelled: {error}")))?;
     let mut steps: Vec<NormalizerWrapper> = vec![to_space.into()];
-    if metadata.bool("tokenizer.ggml.add_space_prefix").unwrap_or(true) {
+    if truth(path, metadata, "tokenizer.ggml.add_space_prefix")?.unwrap_or(true) {
         steps.insert(0, Prepend::new("▁".to_owned()).into());
     }
     let unknown = token_id(path, metadata, "unknown")?.and_then(|id| names.get(id as usize).cloned());
@@ -109,7 +114,7 @@ fn sentence_piece(path: &Path, metadata: &Metadata) -> Result<Parts, ModelError>
         whole_words: false,
         normalizer: Some(Sequence::new(steps).into()),
         pre_tokenizer: None,
-        adds_bos: metadata.bool("tokenizer.ggml.add_bos_token").unwrap_or(true),
+        adds_bos: truth(path, metadata, "tokenizer.ggml.add_bos_token")?.unwrap_or(true),
         ..parts
     })
 }
@@ -175,6 +180,7 @@ fn names<'a>(path: &Path, metadata: &'a Metadata) -> Result<&'a [String], ModelE
         let what = format!("{TOKENS} has {} tokens; no model has more than {MAX_TOKENS}", names.len());
         return Err(ModelError::bad(path, what));
     }
+    (0..).zip(names).try_for_each(|(id, name)| check_name(path, id, name))?;
     Ok(names)
 }
 
@@ -197,8 +203,43 @@ fn types(path: &Path, metadata: &Metadata, count: usize) -> Result<Vec<Type>, Mo
 /// The token that a key such as `tokenizer.ggml.eos_token_id` names.
 fn token_id(path: &Path, metadata: &Metadata, what: &str) -> Result<Option<TokenId>, ModelError> {
     let key = format!("tokenizer.ggml.{what}_token_id");
-    // Some files write "none" as the highest number.
-    let number = metadata.unsigned(&key).filter(|number| *number != u64::from(u32::MAX));
-    let id = number.map(TokenId::try_from).transpose();
-    id.map_err(|_| ModelError::bad(path, format!("{key} is not a token's number")))
+    // Some files write "none" as -1, or as the highest number.
+    if matches!(metadata.get(&key), Some(Value::Signed(-1))) {
+        return Ok(None);
+    }
+    let number = of_type(path, metadata, &key, "a token's number", Metadata::unsigned)?;
+    let Some(number) = number.filter(|number| *number != u64::from(u32::MAX)) else { return Ok(None) };
+    let id = TokenId::try_from(number)
+        .map_err(|_| ModelError::bad(path, format!("{key} is {number}, which is not a token's number")))?;
+    let count = metadata.texts(TOKENS).map_or(0, <[String]>::len);
+    if id as usize >= count {
+        let what = format!("{key} is {id}, which is not in the vocabulary of {count} tokens; convert the model again");
+        return Err(ModelError::bad(path, what));
+    }
+    Ok(Some(id))
+}
+
+fn text<'a>(path: &Path, metadata: &'a Metadata, key: &str) -> Result<Option<&'a str>, ModelError> {
+    of_type(path, metadata, key, "a text", Metadata::text)
+}
+
+fn truth(path: &Path, metadata: &Metadata, key: &str) -> Result<Option<bool>, ModelError> {
+    of_type(path, metadata, key, "a truth value", Metadata::bool)
+}
+
+/// The value of a key, which may be missing but not of another type: the default would make it another tokenizer.
+pub(in crate::model) fn of_type<'a, T>(
+    path: &Path,
+    metadata: &'a Metadata,
+    key: &str,
+    wanted: &str,
+    get: impl FnOnce(&'a Metadata, &str) -> Option<T>,
+) -> Result<Option<T>, ModelError> {
+    match (get(metadata, key), metadata.get(key)) {
+        (None, Some(value)) => {
+            let what = format!("{key} is {}, where {wanted} is expected; convert the model again", value.kind());
+            Err(ModelError::bad(path, what))
+        }
+        (value, _) => Ok(value),
+    }
 }

@@ -4,8 +4,6 @@
 //! What it says about truncation, padding and tokens to put around a text is not followed: prompts are whole, and the
 //! chat template writes what stands around them.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -13,12 +11,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{Merges, Vocab};
-use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 
-use super::parts::{MAX_TOKENS, Parts};
+use super::normalizer;
+use super::parts::{MAX_TOKENS, Parts, check_name};
 use super::vocabulary::{Kind, Spelling, Vocabulary, byte_name};
-use super::{ModelError, TokenId, Tokenizer};
+use super::{ModelError, TokenId, Tokenizer, guarded};
+use crate::model::read::read_file;
 
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 const MAX_SETTINGS_BYTES: u64 = 16 << 20;
@@ -27,7 +26,8 @@ const MAX_SETTINGS_BYTES: u64 = 16 << 20;
 struct Content {
     #[serde(default)]
     added_tokens: Vec<Added>,
-    normalizer: Option<NormalizerWrapper>,
+    /// Checked before the library reads it.
+    normalizer: Option<Value>,
     pre_tokenizer: Option<PreTokenizerWrapper>,
     post_processor: Option<Value>,
     decoder: Option<Value>,
@@ -101,7 +101,7 @@ pub fn read(folder: &Path) -> Result<Tokenizer, ModelError> {
         generation: read_json(&folder.join("generation_config.json"), MAX_SETTINGS_BYTES)?,
         model: read_json(&folder.join("config.json"), MAX_SETTINGS_BYTES)?,
     };
-    parts(path, parse(path, &bytes)?, &settings)?.build(path)
+    guarded(path, || parts(path, parse(path, &bytes)?, &settings)?.build(path))
 }
 
 fn parts(path: &Path, content: Content, settings: &Settings) -> Result<Parts, ModelError> {
@@ -112,7 +112,8 @@ fn parts(path: &Path, content: Content, settings: &Settings) -> Result<Parts, Mo
         let what = "its tokens have a prefix or suffix for parts of words, which is not supported";
         return Err(ModelError::unsupported(path, what));
     }
-    let spelling = spelling(path, &content.normalizer, &content.pre_tokenizer, content.decoder.as_ref())?;
+    let normalizer = normalizer::read(path, content.normalizer)?;
+    let spelling = spelling(path, &content.pre_tokenizer, content.decoder.as_ref())?;
     let added = all_added(content.added_tokens, settings);
     for Added { id, token } in &added {
         let known = *ids.entry(token.content.clone()).or_insert(*id);
@@ -128,6 +129,7 @@ fn parts(path: &Path, content: Content, settings: &Settings) -> Result<Parts, Mo
     let mut names: Vec<Option<Box<str>>> = vec![None; highest as usize + 1];
     let mut kinds = vec![Kind::Text; names.len()];
     for (name, id) in ids.iter() {
+        check_name(path, u64::from(*id), name)?;
         if let Some(other) = names[*id as usize].replace(name.as_str().into()) {
             return Err(bad(format!("the tokens {other:?} and {name:?} have the same number {id}")));
         }
@@ -161,7 +163,7 @@ fn parts(path: &Path, content: Content, settings: &Settings) -> Result<Parts, Mo
         fuse_unknown: content.model.fuse_unk,
         byte_fallback: content.model.byte_fallback,
         whole_words: content.model.ignore_merges,
-        normalizer: content.normalizer,
+        normalizer,
         pre_tokenizer: content.pre_tokenizer,
         added: added.into_iter().map(|added| added.token).collect(),
         adds_bos: settings.adds_bos().unwrap_or_else(|| puts_first(content.post_processor.as_ref(), bos, &names)),
@@ -190,17 +192,9 @@ fn all_added(mut added: Vec<Added>, settings: &Settings) -> Vec<Added> {
 /// How the names spell text, told by the steps that text goes through.
 fn spelling(
     path: &Path,
-    normalizer: &Option<NormalizerWrapper>,
     pre_tokenizer: &Option<PreTokenizerWrapper>,
     decoder: Option<&Value>,
 ) -> Result<Spelling, ModelError> {
-    fn normalizes(step: &NormalizerWrapper) -> bool {
-        match step {
-            NormalizerWrapper::ByteLevel(_) => true,
-            NormalizerWrapper::Sequence(steps) => steps.as_ref().iter().any(normalizes),
-            _ => false,
-        }
-    }
     fn cuts(step: &PreTokenizerWrapper) -> bool {
         match step {
             PreTokenizerWrapper::ByteLevel(_) => true,
@@ -210,9 +204,6 @@ fn spelling(
     }
     let decodes = decoder.is_some_and(|decoder| steps(decoder).any(|step| step["type"] == "ByteLevel"));
     match pre_tokenizer.as_ref().is_some_and(cuts) {
-        _ if normalizer.as_ref().is_some_and(normalizes) => {
-            Err(ModelError::unsupported(path, "its normaliser spells bytes (ByteLevel), which is not supported"))
-        }
         true => Ok(Spelling::Bytes),
         false if decodes => {
             Err(ModelError::bad(path, "its decoder is byte-level, but its pre-tokeniser is not; the file is not whole"))
@@ -271,23 +262,6 @@ impl Settings {
 /// A JSON file of settings; `None` if there is none.
 pub(in crate::model) fn read_json(path: &Path, limit: u64) -> Result<Option<Value>, ModelError> {
     read_file(path, limit)?.map(|bytes| parse(path, &bytes)).transpose()
-}
-
-/// A file of limited size; `None` if there is none.
-pub(in crate::model) fn read_file(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, ModelError> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(|error| ModelError::io(path, error))?,
-    };
-    if fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(ModelError::bad(path, "a folder; a file is wanted"));
-    }
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| ModelError::io(path, error))?;
-    if bytes.len() as u64 > limit {
-        return Err(ModelError::bad(path, format!("larger than {} MiB, which no such file is", limit >> 20)));
-    }
-    Ok(Some(bytes))
 }
 
 fn parse<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, ModelError> {

@@ -5,15 +5,13 @@
 //!
 //! Invariant: every merge is of two pieces of the vocabulary whose joint text is one too.
 
-use std::cmp::Ordering;
-
 use tokenizers::models::bpe::{Merges, Vocab};
 
 /// A piece that merges may make.
 pub struct Scored<'a> {
     /// Its text.
     pub text: &'a str,
-    /// The higher, the sooner it is made.
+    /// The higher, the sooner it is made; a finite number.
     pub score: f32,
 }
 
@@ -39,7 +37,8 @@ pub fn from_scores<'a>(pieces: impl Iterator<Item = Scored<'a>>, vocabulary: &Vo
         }
     }
     merges.sort_by(|a, b| {
-        let by_score = b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal);
+        // Both zeros are one score.
+        let by_score = (b.score + 0.0).total_cmp(&(a.score + 0.0));
         by_score.then_with(|| b.lengths.cmp(&a.lengths)).then_with(|| a.ids.cmp(&b.ids))
     });
     merges.into_iter().map(|merge| (merge.left.to_owned(), merge.right.to_owned())).collect()

@@ -6,12 +6,13 @@
 //! ```text
 //!  tokenizer.json ─ json ─┐
 //!                         ├─▶ parts ──▶ Tokenizer ──▶ ids
-//!  GGUF metadata ── gguf ─┘   merges, pre             untrusted, vocabulary
+//!  GGUF metadata ── gguf ─┘   merges, pre, normalizer untrusted, vocabulary
 //! ```
 
 mod gguf;
 mod json;
 mod merges;
+mod normalizer;
 mod parts;
 mod pre;
 mod untrusted;
@@ -19,6 +20,7 @@ mod vocabulary;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use tokenizers::OffsetReferential;
@@ -27,7 +29,8 @@ use tokenizers::tokenizer::OffsetType;
 
 use super::gguf::Metadata;
 use super::{ModelError, TokenId};
-pub(super) use json::{read_file, read_json};
+pub(super) use gguf::of_type;
+pub(super) use json::read_json;
 use untrusted::{Lost, Plain};
 use vocabulary::Vocabulary;
 
@@ -79,6 +82,10 @@ impl Tokenizer {
 
     /// The tokens of a prompt. Trusted pieces side by side are one text; a `bos` is not added.
     pub fn encode(&self, pieces: &[Piece<'_>]) -> Result<Vec<TokenId>, ModelError> {
+        guarded(&self.path, || self.encode_pieces(pieces))
+    }
+
+    fn encode_pieces(&self, pieces: &[Piece<'_>]) -> Result<Vec<TokenId>, ModelError> {
         let mut ids = Vec::new();
         let mut trusted = String::new();
         let mut at_start = true;
@@ -182,8 +189,7 @@ impl Tokenizer {
             let lost = text.chars().find(|c| encode(c.encode_utf8(&mut [0; 4]), &mut Vec::new()).is_err());
             let lost = lost.map_or("some text".to_owned(), |c| format!("U+{:04X}", u32::from(c)));
             ModelError::Option(format!(
-                "{}: the vocabulary has no ordinary token for {lost}, so the model cannot be shown this text; take it out",
-                self.path.display()
+                "the model's vocabulary has no ordinary token for {lost}, so it cannot be shown this text; take it out"
             ))
         })
     }
@@ -211,6 +217,18 @@ impl Tokenizer {
     fn failed(&self, error: &(dyn std::error::Error + Send + Sync)) -> ModelError {
         ModelError::bad(&self.path, format!("the tokenizer cannot read a text: {error}"))
     }
+}
+
+/// Runs what calls the tokenizers library, which panics where a file asks for more than it can do: a regular expression
+/// such as `(a+)+$` reaches the engine's limit of attempts. This is the last net, behind the checks of what is read; the
+/// library's own panic message still goes to standard error.
+fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, ModelError>) -> Result<T, ModelError> {
+    // What a panic leaves half done is dropped with the result; a tokenizer itself does not change when it is used.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let what = "the tokenizer failed on this text; if it does on others too, its patterns are damaged: copy or \
+                    download the file again";
+        Err(ModelError::bad(path, what))
+    })
 }
 
 impl fmt::Debug for Tokenizer {

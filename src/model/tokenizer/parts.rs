@@ -19,6 +19,9 @@ use super::{ModelError, TokenId, Tokenizer};
 /// More tokens than any model has; a file with a higher id is broken.
 pub const MAX_TOKENS: u64 = 1 << 22;
 
+/// More bytes than the longest token of any model has. Work on a token may grow with the square of its length.
+const MAX_NAME_BYTES: usize = 1024;
+
 /// Control tokens that end an answer, whatever the rest of the file says.
 const ENDS: [&str; 5] = ["<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>"];
 
@@ -88,6 +91,18 @@ impl Parts {
             ends,
         })
     }
+}
+
+/// Refuses a token that is longer than any can be.
+pub fn check_name(path: &Path, id: u64, name: &str) -> Result<(), ModelError> {
+    if name.len() <= MAX_NAME_BYTES {
+        return Ok(());
+    }
+    let what = format!(
+        "token {id} is {} bytes long; no model has one of more than {MAX_NAME_BYTES}, so the file is damaged",
+        name.len()
+    );
+    Err(ModelError::bad(path, what))
 }
 
 fn is_control(id: TokenId, vocabulary: &Vocabulary) -> bool {
