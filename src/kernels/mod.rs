@@ -4,8 +4,8 @@
 //! else is in the batch, however a prompt is cut into chunks, and whichever thread does it. So a verdict is the same
 //! at every batch size, with and without a shared prefix (`docs/design/0008-row-by-row.md`).
 //!
-//! All `unsafe` code of this crate is here and in the mapping of files. A kernel is chosen at run time; adding one (AVX-512, NEON)
-//! means a file beside `avx2.rs` and a line in [`Level::detect`].
+//! All `unsafe` code of this crate is here and in the mapping of files. A kernel is chosen at run time; adding one
+//! (AVX-512, NEON) means files beside the two `avx2.rs` and a line in [`Level::detect`].
 
 mod attention;
 #[cfg(target_arch = "x86_64")]
@@ -67,26 +67,33 @@ const TILE_ROWS: usize = 4;
 const TILE_COLUMNS: usize = 3;
 
 /// A pointer that threads write through at places of their own.
-#[derive(Clone, Copy)]
-struct Shared(*mut f32);
+struct Shared<T>(*mut T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
 
 // SAFETY: whoever shares the pointer gives every thread other elements to write, and reads none before all are done.
-unsafe impl Send for Shared {}
+unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl<T: Send> Sync for Shared<T> {}
 
-impl Shared {
+impl<T> Shared<T> {
     /// # Safety
     /// `at` lies inside the memory behind the pointer, and no other thread touches it.
-    unsafe fn write(self, at: usize, value: f32) {
+    unsafe fn write(self, at: usize, value: T) {
         // SAFETY: as the caller says.
         unsafe { *self.0.add(at) = value }
     }
 
     /// # Safety
-    /// The `length` floats from `at` on lie inside the memory behind the pointer, and nobody else touches them while
+    /// The `length` elements from `at` on lie inside the memory behind the pointer, and nobody else touches them while
     /// the slice is there.
-    unsafe fn slice<'a>(self, at: usize, length: usize) -> &'a mut [f32] {
+    unsafe fn slice<'a>(self, at: usize, length: usize) -> &'a mut [T] {
         // SAFETY: as the caller says.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(at), length) }
     }

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the integers and sums of a group depend on its 256 numbers alone.
 
-use super::super::Level;
 use super::super::threads::share;
+use super::super::{Level, Shared};
 use super::{GROUP, RUN, RUNS, Run};
 
 /// The largest integer. With weights of up to 4096 (`Q6_K`: 128 · 32) the 32 products of a lane in a group are at most
@@ -92,24 +92,6 @@ impl Activations {
     pub(super) fn row(&self, row: usize) -> Row<'_> {
         let (runs, groups) = (self.runs, self.groups());
         Row { integers: &self.integers[row * runs..][..runs], sums: &self.sums[row * groups..][..groups] }
-    }
-}
-
-/// A pointer to a list of which every thread has other rows.
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-
-// SAFETY: whoever shares the pointer gives every thread other elements, and reads none before all are done.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// # Safety
-    /// The `length` elements from `at` on are in the list, and nobody else touches them while the slice is there.
-    unsafe fn slice<'a>(&self, at: usize, length: usize) -> &'a mut [T] {
-        // SAFETY: as the caller says.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(at), length) }
     }
 }
 
