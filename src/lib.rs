@@ -3,8 +3,8 @@
 //! One way through, each arrow one function from one type to the next:
 //!
 //! ```text
-//!  Record ──▶ Prompt ──▶ text stream ──▶ Reading ──▶ Verdict ──▶ journal ──▶ Summary ──▶ report
-//!  dataset    prompt     judge           answer      verdict     run         metrics     report
+//!  Record ──▶ Prompt + Frames ──▶ text stream ──▶ Reading ──▶ Verdict ──▶ journal ──▶ Summary ──▶ report
+//!  dataset    prompt   media      judge           answer      verdict     run         metrics     report
 //!             task
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! | [`dataset`] | records as a stream, what is wrong with them, importers |
 //! | [`task`] | what a judge prompt is: a template and its declaration, both data |
 //! | [`prompt`] | one pass over the template; trusted and untrusted text kept apart |
+//! | [`media`] | videos and images: exactly the frames that were asked for, or why there are none |
 //! | [`judge`] | who answers: a model on this machine, or recorded answers |
 //! | [`model`] | a judge model's files: weights, tokenizer, chat template |
 //! | [`engine`] | a batched step over sequences that share their beginnings; tokens in, answers out |
@@ -32,6 +33,7 @@ pub mod engine;
 pub mod judge;
 pub mod kernels;
 pub mod length;
+pub mod media;
 pub mod metrics;
 pub mod model;
 pub mod prompt;

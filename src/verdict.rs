@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::answer::{Finish, Reading, Reason, Unscored, Values};
 use crate::dataset::{Entry, Problem, ProblemKind, Record};
 use crate::length::{LengthRule, Unit, within_percent, words};
+use crate::media::{Fault, Frame, FrameIndex, Frames, MediaError};
 use crate::prompt::canonical;
 use crate::task::{AnswerSpec, Rule, Task};
 
@@ -34,6 +35,9 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// How many events there are.
     pub events: Events,
+    /// The frames that the judge was shown; absent if it was shown none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<FramesSeen>,
     /// How the answer ended; absent if the judge was not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
@@ -166,6 +170,41 @@ impl Events {
     }
 }
 
+/// The frames that stand behind a verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FramesSeen {
+    /// How many frames the video has.
+    pub of: u64,
+    /// Those that were taken, in the order in which they were shown.
+    pub seen: Vec<FrameSeen>,
+    /// SHA-256 over the pixels of all of them.
+    pub sha256: String,
+    /// What is wrong with the video.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+}
+
+/// A frame that stands behind a verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FrameSeen {
+    /// Its place in the video.
+    pub index: FrameIndex,
+    /// When it is shown, in seconds.
+    pub time: f64,
+}
+
+impl From<&Frames> for FramesSeen {
+    fn from(frames: &Frames) -> Self {
+        let seen = |frame: &Frame| FrameSeen { index: frame.index, time: frame.time };
+        Self {
+            of: frames.total,
+            seen: frames.frames.iter().map(seen).collect(),
+            sha256: frames.sha256(),
+            faults: frames.faults.clone(),
+        }
+    }
+}
+
 impl Verdict {
     /// The verdict on a record that the judge answered.
     pub fn answered(task: &Task, record: &Record, answer: String, finish: Finish, reading: Reading) -> Self {
@@ -211,6 +250,7 @@ impl Verdict {
             attempt: 1,
             outcome,
             events: Events::of(record),
+            frames: None,
             finish: None,
             answer: None,
             human: record.human.clone(),
@@ -233,6 +273,18 @@ pub fn problem_to_unscored(problem: &Problem) -> Unscored {
         ProblemKind::MissingVideo => Reason::MissingVideo,
     };
     Unscored::new(reason, problem.to_string())
+}
+
+/// Why a video that gives no frames leaves its record without a number.
+pub fn media_to_unscored(error: &MediaError) -> Unscored {
+    let reason = match error {
+        MediaError::Io { .. } => Reason::MissingVideo,
+        MediaError::Damaged(_) => Reason::DamagedVideo,
+        MediaError::Unsupported(_) | MediaError::Limit(_) | MediaError::Crashed(_) | MediaError::Usage(_) => {
+            Reason::UnreadableVideo
+        }
+    };
+    Unscored::new(reason, format!("the video: {error}"))
 }
 
 fn caption_type<'a>(task: &'a Task, record: &'a Record) -> Option<&'a str> {

@@ -2,9 +2,15 @@
 
 mod answers;
 mod chat;
+mod codecs;
+mod colour;
+mod containers;
 mod crashes;
 mod engine;
+mod ffmpeg;
 mod gguf_bytes;
+mod h264;
+mod images;
 mod import;
 mod kernels;
 mod length;
@@ -15,5 +21,9 @@ mod models;
 mod prompts;
 mod records;
 mod run;
+mod samplers;
+mod sheet;
+mod timeline;
 mod tokens;
+mod video;
 mod workspace;

@@ -8,7 +8,7 @@ use capjudge::metrics::{Bin, Bootstrap, Disagreements, Facts, MetricSummary, Num
 use capjudge::task::{Better, Catalog};
 use capjudge::verdict::Events;
 
-const REASONS: [(Reason, &str); 18] = [
+const REASONS: [(Reason, &str); 20] = [
     (Reason::EmptyAnswer, "empty_answer"),
     (Reason::Truncated, "truncated"),
     (Reason::MissingMetric, "missing_metric"),
@@ -26,6 +26,8 @@ const REASONS: [(Reason, &str); 18] = [
     (Reason::MissingField, "missing_field"),
     (Reason::EmptyCaption, "empty_caption"),
     (Reason::MissingVideo, "missing_video"),
+    (Reason::UnreadableVideo, "unreadable_video"),
+    (Reason::DamagedVideo, "damaged_video"),
     (Reason::JudgeFailed, "judge_failed"),
 ];
 const CAPTION_TYPES: [&str; 5] = ["brief", "detail", "poem", "narrative", "style"];

@@ -135,6 +135,10 @@ pub enum Reason {
     EmptyCaption,
     /// The video is not there.
     MissingVideo,
+    /// The video cannot be decoded here: its format, a limit, a crash.
+    UnreadableVideo,
+    /// The video is damaged, and frames of damaged videos are not allowed.
+    DamagedVideo,
     /// The judge could not answer.
     JudgeFailed,
 }

@@ -6,6 +6,7 @@ use crate::dataset::DataError;
 use crate::dataset::import::ImportError;
 use crate::engine::EngineError;
 use crate::judge::JudgeError;
+use crate::media::MediaError;
 use crate::model::ModelError;
 use crate::run::RunError;
 use crate::task::CatalogError;
@@ -53,6 +54,12 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     }
     if let Some(error) = error.downcast_ref::<ModelError>() {
         return model(error);
+    }
+    if let Some(error) = error.downcast_ref::<MediaError>() {
+        return match error {
+            MediaError::Io { .. } | MediaError::Crashed(_) => 1,
+            MediaError::Unsupported(_) | MediaError::Damaged(_) | MediaError::Limit(_) | MediaError::Usage(_) => 2,
+        };
     }
     if let Some(error) = error.downcast_ref::<CatalogError>() {
         return if matches!(error, CatalogError::Io { .. }) { 1 } else { 2 };

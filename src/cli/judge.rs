@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::End;
 use super::exit::Usage;
+use super::look::LookFlags;
 use super::model::{ModelFlags, open_judge};
 use super::output::{print, printable_lines};
 use super::progress::Waiting;
@@ -84,6 +85,11 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     model: ModelFlags,
+    /// Sample the video although the judge does not look at it
+    #[arg(long)]
+    with_frames: bool,
+    #[command(flatten)]
+    look: LookFlags,
 }
 
 impl Args {
@@ -101,6 +107,7 @@ impl Args {
         let entry =
             Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), hash: 0, record: Ok(record) };
         let setting = Setting { task, count_from: self.count_from, base: &base };
+        let mut player = self.look.player_for(task, judge.sees_frames() || self.with_frames)?;
         let mut waiting = Waiting::new("asking the judge", self.json);
         let mut pieces = 0;
         let mut watch = |said: Said<'_>| match said {
@@ -110,7 +117,8 @@ impl Args {
                 waiting.say(&format!("answering: {pieces} tokens"));
             }
         };
-        let judged = judge_record(&setting, judge.as_mut(), &entry, 1, &AtomicBool::new(false), &mut watch);
+        let (player, never) = (player.as_mut(), AtomicBool::new(false));
+        let judged = judge_record(&setting, judge.as_mut(), player, &entry, 1, &never, &mut watch);
         waiting.end();
         let Some((verdict, _)) = judged? else { bail!("interrupted") };
         let text = if self.json {

@@ -5,9 +5,11 @@
 
 mod completions;
 mod exit;
+mod frames;
 mod generate;
 mod import;
 mod judge;
+mod look;
 mod model;
 mod output;
 mod progress;
@@ -17,6 +19,7 @@ mod schema;
 mod summarize;
 mod tokens;
 mod validate;
+mod worker;
 
 pub use exit::{End, exit_code};
 pub use output::say;
@@ -56,6 +59,8 @@ enum Command {
     Import(import::Args),
     /// List, show or check the judge prompts
     Prompts(prompts::Args),
+    /// Show which frames of a video a judge sees: as files, as a contact sheet, as a list
+    Frames(frames::Args),
     /// Show how a model's tokenizer reads a text
     Tokens(tokens::Args),
     /// Ask a model something, without a task: its answer, or ids, logits and timings
@@ -64,6 +69,9 @@ enum Command {
     Schema(schema::Args),
     /// Print a shell's completion script
     Completions(completions::Args),
+    /// Decode a video for another process of this program
+    #[command(name = crate::media::worker::VERB, hide = true)]
+    Worker,
 }
 
 impl Cli {
@@ -76,10 +84,12 @@ impl Cli {
             Command::Validate(args) => args.run(),
             Command::Import(args) => args.run(),
             Command::Prompts(args) => args.run(),
+            Command::Frames(args) => args.run(),
             Command::Tokens(args) => args.run(),
             Command::Generate(args) => args.run(),
             Command::Schema(args) => args.run(),
             Command::Completions(args) => args.run(),
+            Command::Worker => worker::run(),
         }
     }
 }

@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow};
 use clap::Args as ClapArgs;
 
 use super::End;
+use super::look::LookFlags;
 use super::model::{ModelFlags, open_judge};
 use super::output::{print, say};
 use super::progress::Bar;
@@ -72,6 +73,12 @@ pub struct Args {
     quiet: bool,
     #[command(flatten)]
     model: ModelFlags,
+    /// Sample each record's video although the judge does not look at it: damaged videos come out unscored, and verdicts
+    /// name their frames
+    #[arg(long)]
+    with_frames: bool,
+    #[command(flatten)]
+    look: LookFlags,
 }
 
 /// How many records may be unscored.
@@ -121,8 +128,10 @@ impl Args {
         let interrupt = listen_for_interrupt()?;
         let mut judge = open_judge(&self.judge, &self.model, !self.no_reuse, self.quiet)?;
         judge.check(plan.task)?;
+        let looks = judge.sees_frames() || self.with_frames;
+        let mut player = self.look.player_for(plan.task, looks)?;
         let mut bar = Bar::new(self.quiet);
-        let end = run(&plan, judge.as_mut(), &interrupt, &mut bar);
+        let end = run(&plan, judge.as_mut(), player.as_mut(), &interrupt, &mut bar);
         bar.clear();
         let summary = match end? {
             RunEnd::Complete(summary) => summary,

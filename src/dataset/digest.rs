@@ -34,7 +34,14 @@ impl SeenIds {
 
 /// The SHA-256 of a text, in hexadecimal.
 pub fn sha256_text(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
+    sha256_bytes([text.as_bytes()])
+}
+
+/// The SHA-256 of bytes in several pieces, in hexadecimal.
+pub fn sha256_bytes<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hasher = Sha256::new();
+    pieces.into_iter().for_each(|piece| hasher.update(piece));
+    hex(&hasher.finalize())
 }
 
 /// A reader that hashes all that passes through it.

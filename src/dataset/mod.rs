@@ -11,7 +11,7 @@ mod record;
 mod survey;
 
 pub use check::{Problem, ProblemKind, check, empty_caption};
-pub use digest::{HashingReader, IdDigest, SeenIds, sha256_text};
+pub use digest::{HashingReader, IdDigest, SeenIds, sha256_bytes, sha256_text};
 pub use reader::{DataError, Entry, Limits, RecordReader};
 pub use record::{Broken, GroundTruthEvent, Record, Video};
 pub use survey::{Survey, survey};

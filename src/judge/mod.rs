@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use crate::answer::Finish;
 use crate::engine::{EngineError, Sampling};
+use crate::media::Frames;
 use crate::model::{LoadOptions, ModelError};
 use crate::prompt::Prompt;
 use crate::task::Task;
@@ -33,6 +34,8 @@ pub struct Question<'a> {
     pub attempt: u32,
     /// The prompt.
     pub prompt: &'a Prompt<'a>,
+    /// The frames of the video, where the task shows any and the judge looks at them.
+    pub frames: Option<&'a Frames>,
 }
 
 /// Which judge it is, for a run's fingerprint.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::CountFrom;
 use crate::dataset::sha256_text;
 use crate::judge::Identity;
+use crate::media::Look;
 use crate::task::{Task, TaskSpec};
 
 /// What decides the bytes of a run.
@@ -31,13 +32,17 @@ pub struct Fingerprint {
     /// What else decides them, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub judge_settings: BTreeMap<String, String>,
+    /// How videos are looked at, by name; empty if nobody looks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub frame_settings: BTreeMap<String, String>,
     /// Where counts come from.
     pub count_from: CountFrom,
 }
 
 impl Fingerprint {
-    /// The fingerprint of a run with this task, data, judge and settings.
-    pub fn new(task: &Task, data_sha256: &str, judge: &Identity, count_from: CountFrom) -> Self {
+    /// The fingerprint of a run with this task, data, judge and settings; `look` where videos are looked at.
+    pub fn new(task: &Task, data_sha256: &str, judge: &Identity, look: Option<&Look>, count_from: CountFrom) -> Self {
+        let settings = look.map(Look::settings).unwrap_or_default();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             task: task.name.clone(),
@@ -46,6 +51,7 @@ impl Fingerprint {
             data_sha256: data_sha256.to_owned(),
             judge_sha256: judge.sha256.clone(),
             judge_settings: judge.settings.clone(),
+            frame_settings: settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             count_from,
         }
     }
@@ -74,18 +80,26 @@ impl Fingerprint {
             ("--count-from (count_from)", name(self.count_from), name(now.count_from)),
         ];
         let first = fields.into_iter().find(|(_, was, now)| was != now);
-        first.map(|(name, was, now)| (name.to_owned(), was, now)).or_else(|| self.setting_difference(now))
+        let settings = |what, was, now| setting_difference(what, was, now);
+        first
+            .map(|(name, was, now)| (name.to_owned(), was, now))
+            .or_else(|| settings("judge", &self.judge_settings, &now.judge_settings))
+            .or_else(|| settings("frames", &self.frame_settings, &now.frame_settings))
     }
+}
 
-    fn setting_difference(&self, now: &Self) -> Option<(String, String, String)> {
-        // What both have comes first: a setting that only one has is a consequence of another.
-        let (was, is) = (&self.judge_settings, &now.judge_settings);
-        let only_one = was.keys().filter(|name| !is.contains_key(*name));
-        let names = is.keys().filter(|name| was.contains_key(*name)).chain(only_one).chain(is.keys());
-        let value = |of: &Self, name: &str| of.judge_settings.get(name).cloned().unwrap_or("not set".to_owned());
-        let name = names.into_iter().find(|name| value(self, name) != value(now, name))?;
-        Some((format!("setting of the judge ({name})"), value(self, name), value(now, name)))
-    }
+/// The first setting that differs.
+fn setting_difference(
+    what: &str,
+    was: &BTreeMap<String, String>,
+    is: &BTreeMap<String, String>,
+) -> Option<(String, String, String)> {
+    // What both have comes first: a setting that only one has is a consequence of another.
+    let only_one = was.keys().filter(|name| !is.contains_key(*name));
+    let names = is.keys().filter(|name| was.contains_key(*name)).chain(only_one).chain(is.keys());
+    let value = |of: &BTreeMap<String, String>, name: &str| of.get(name).cloned().unwrap_or("not set".to_owned());
+    let name = names.into_iter().find(|name| value(was, name) != value(is, name))?;
+    Some((format!("setting of the {what} ({name})"), value(was, name), value(is, name)))
 }
 
 fn name(count_from: CountFrom) -> String {

@@ -43,6 +43,9 @@ pub struct Timing {
     pub seconds: f64,
     /// From the record to the first piece of the answer.
     pub seconds_to_first: f64,
+    /// From the record to the last frame of its video, if it was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_for_frames: Option<f64>,
     /// In how many pieces the answer came.
     pub pieces: u64,
     /// What the answer took, if a model gave it.
@@ -53,7 +56,15 @@ pub struct Timing {
 impl Timing {
     /// No time yet.
     pub fn new(id: &str, attempt: u32) -> Self {
-        Self { id: id.to_owned(), attempt, seconds: 0.0, seconds_to_first: 0.0, pieces: 0, effort: None }
+        Self {
+            id: id.to_owned(),
+            attempt,
+            seconds: 0.0,
+            seconds_to_first: 0.0,
+            seconds_for_frames: None,
+            pieces: 0,
+            effort: None,
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use thiserror::Error;
 use crate::answer::CountFrom;
 use crate::dataset::{DataError, IdDigest, Limits, RecordReader, survey};
 use crate::judge::{Judge, JudgeError, Said};
+use crate::media::Player;
 use crate::metrics::{Bootstrap, RunSummary, Summary};
 use crate::task::{Task, TaskError};
 
@@ -142,10 +143,12 @@ pub enum RunError {
     InUse(PathBuf),
 }
 
-/// Judges every record of a data set that has no verdict yet.
+/// Judges every record of a data set that has no verdict yet. `player` gets the frames for tasks that show some; without
+/// one, nobody looks at videos.
 pub fn run(
     plan: &Plan<'_>,
     judge: &mut dyn Judge,
+    mut player: Option<&mut Player>,
     interrupt: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<RunEnd, RunError> {
@@ -154,7 +157,8 @@ pub fn run(
         return Err(RunError::NoRecords(plan.data.clone()));
     }
     let identity = judge.identity();
-    let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity, plan.count_from);
+    let look = player.as_deref().filter(|_| plan.task.sees_frames()).map(Player::look);
+    let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity, look, plan.count_from);
     let run_file = RunFile::new(plan, fingerprint, &identity.name, &survey);
     let folder = RunFolder::open(&plan.out, &run_file)?;
     let (mut journal, before) = Journal::open(&folder, &plan.task.name)?;
@@ -184,7 +188,9 @@ pub fn run(
             interrupted = true;
             break;
         }
-        let judged = judge_record(&setting, judge, &entry, attempt, interrupt, &mut |said| progress.said(said))?;
+        let player = player.as_deref_mut();
+        let mut watch = |said: Said<'_>| progress.said(said);
+        let judged = judge_record(&setting, judge, player, &entry, attempt, interrupt, &mut watch)?;
         let Some((verdict, timing)) = judged else {
             interrupted = true;
             break;

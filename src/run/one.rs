@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -12,9 +13,10 @@ use super::{RunError, Timing};
 use crate::answer::{CountFrom, Finish, Reader, Reason, Unscored};
 use crate::dataset::{Entry, Record, check};
 use crate::judge::{Answered, Judge, JudgeError, Question, Said};
+use crate::media::{Frames, Player};
 use crate::prompt::Prompt;
 use crate::task::Task;
-use crate::verdict::{Verdict, problem_to_unscored};
+use crate::verdict::{FramesSeen, Verdict, media_to_unscored, problem_to_unscored};
 
 /// How records are judged.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +30,11 @@ pub struct Setting<'a> {
 }
 
 /// The verdict on one record and the time it took; `None` if the user interrupted it. `watch` hears what the judge says.
+/// `player` gets the frames of the video; without one, nobody looks at it.
 pub fn judge_record(
     setting: &Setting<'_>,
     judge: &mut dyn Judge,
+    player: Option<&mut Player>,
     entry: &Entry,
     attempt: u32,
     interrupt: &AtomicBool,
@@ -39,11 +43,24 @@ pub fn judge_record(
     let start = Instant::now();
     let mut timing = Timing::new(&entry.id, attempt);
     let task = setting.task;
-    let mut verdict = match prepare(setting, entry, judge.sees_frames()) {
+    let player = player.filter(|_| task.sees_frames());
+    let mut seen = None;
+    let prepared = prepare(setting, entry, player.is_some());
+    let looked = match (player, &prepared) {
+        (Some(player), Ok((record, _))) => match look(setting, player, record, interrupt, &mut seen) {
+            Ok(None) => return Ok(None),
+            looked => looked,
+        },
+        _ => Ok(None),
+    };
+    timing.seconds_for_frames = seen.is_some().then(|| start.elapsed().as_secs_f64());
+    let prepared = prepared.and_then(|prepared| Ok((prepared, looked?)));
+    let mut verdict = match prepared {
         Err(unscored) => Verdict::unanswered(task, entry, unscored),
-        Ok((record, prompt)) => {
+        Ok(((record, prompt), frames)) => {
             let mut reader = Reader::new(&task.format, setting.count_from, prompt.untrusted().collect());
-            let question = Question { id: &entry.id, task: &task.name, attempt, prompt: &prompt };
+            let question =
+                Question { id: &entry.id, task: &task.name, attempt, prompt: &prompt, frames: frames.as_deref() };
             let answered = ask(judge, &question, &mut reader, interrupt, watch, &mut timing, start);
             match answered {
                 Ok(None) => return Ok(None),
@@ -59,6 +76,7 @@ pub fn judge_record(
         }
     };
     verdict.attempt = attempt;
+    verdict.frames = seen;
     timing.seconds = start.elapsed().as_secs_f64();
     Ok(Some((verdict, timing)))
 }
@@ -83,6 +101,34 @@ fn prepare<'a>(
     let prompt = setting.task.prompt(record);
     // `check` has found every missing field already; this is the same answer, should the two ever differ.
     prompt.map(|prompt| (record, prompt)).map_err(|missing| Unscored::new(Reason::MissingField, missing.to_string()))
+}
+
+/// The frames of a record's video, or why they cannot be shown; `None` if the user interrupted it. What came of it goes
+/// to `seen` either way.
+fn look(
+    setting: &Setting<'_>,
+    player: &mut Player,
+    record: &Record,
+    interrupt: &AtomicBool,
+    seen: &mut Option<FramesSeen>,
+) -> Result<Option<Arc<Frames>>, Unscored> {
+    // `check` has found a missing video already.
+    let paths = record.video.as_ref().map(|video| video.paths(setting.base)).unwrap_or_default();
+    let frames = player.frames(&paths, interrupt).map_err(|error| media_to_unscored(&error))?;
+    let Some(frames) = frames else { return Ok(None) };
+    *seen = Some(FramesSeen::from(frames.as_ref()));
+    match frames.faults.first() {
+        Some(fault) if !player.look().allow_damaged => {
+            let more = frames.faults.len() - 1;
+            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            let what = format!("the video is damaged: {}{more}; --allow-damaged shows its frames anyway", fault.what);
+            Err(Unscored::new(Reason::DamagedVideo, what))
+        }
+        _ if frames.frames.is_empty() => {
+            Err(Unscored::new(Reason::DamagedVideo, "the video: none of the wanted frames could be decoded"))
+        }
+        _ => Ok(Some(frames)),
+    }
 }
 
 /// Asks the judge; `None` if the user interrupted it before the reader was done.

@@ -135,6 +135,9 @@ impl fmt::Display for Source {
 pub struct Frames {
     /// The frames stand right before this text, which occurs once in the template.
     pub before: String,
+    /// Which frames are shown unless the user says otherwise: `uniform:8`, `midpoint:8`, `fps:2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<String>,
 }
 
 /// How an answer is read.

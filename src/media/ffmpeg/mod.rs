@@ -1,0 +1,323 @@
+//! The other decoder: the program `ffmpeg`, where it is installed, for everything that the built-in one does not know.
+//!
+//! ```text
+//!  probe: one frame        what the pictures are (form), how they are turned
+//!  packets: none decoded   when frames will probably be shown ──▶ pick
+//!  survey: all decoded     when frames are really shown, the picked pictures ──▶ pick again if the guess was wrong
+//!  stream: up to the last  the pictures that were not guessed; none in most videos
+//! ```
+//!
+//! Invariant: a picture has the bytes that ffmpeg's decoder gave, never scaled, converted or turned; its number counts
+//! the frames that were really decoded, and its time is the stream's own. The program opens one local file, the named
+//! one, and no network.
+
+mod form;
+mod listing;
+mod log;
+mod probe;
+mod program;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use self::listing::Listing;
+use self::probe::Facts;
+use self::program::{Input, Outputs, Program};
+use super::container::Turn;
+use super::picture::Picture;
+use super::{Fault, FrameIndex, Limits, MediaError};
+
+/// The name of the program.
+const NAME: &str = if cfg!(windows) { "ffmpeg.exe" } else { "ffmpeg" };
+
+/// Where the program is: the first on the PATH, if there is one.
+pub fn find() -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(NAME))
+        .find(|program| program.is_file())
+}
+
+/// A decoded frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// Its place in the video, counted from 0.
+    pub index: u64,
+    /// When it is shown, in seconds.
+    pub time: f64,
+    /// What it shows, not yet turned.
+    pub picture: Picture,
+    /// How it is to be turned.
+    pub turn: Turn,
+}
+
+/// What is known of a video after it was decoded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampled {
+    /// When each frame is shown, in seconds.
+    pub times: Vec<f64>,
+    /// From the first frame to the end of the last, in seconds.
+    pub duration: f64,
+    /// The frames that were picked, in the order of the pick.
+    pub picked: Vec<u64>,
+    /// What is wrong with the video.
+    pub faults: Vec<Fault>,
+}
+
+/// Picks frames by their times and the duration.
+pub type Pick<'a> = dyn FnMut(&[f64], f64) -> Result<Vec<u64>, MediaError> + 'a;
+
+/// Takes pictures as they come.
+pub type Out<'a> = dyn FnMut(Taken) -> Result<(), MediaError> + 'a;
+
+/// Decodes a video with the program and gives the frames that `pick` picks.
+///
+/// `pick` may be called twice: first with times that were guessed from the packets, then with the real ones if the
+/// guess was wrong. Each picked frame goes to `out` once, with its real number and time, in no fixed order.
+pub fn sample(
+    program: &Path,
+    path: &Path,
+    limits: &Limits,
+    threads: usize,
+    pick: &mut Pick<'_>,
+    out: &mut Out<'_>,
+) -> Result<Sampled, MediaError> {
+    let input = Input::new(path)?;
+    limits.check_file(input.bytes)?;
+    let mut program = Program::new(program);
+    let facts = probe::facts(&mut program, &input)?;
+    limits.check_size(facts.width.into(), facts.height.into())?;
+    let packets = packets(&program, &input, limits)?;
+    if packets.len() as u64 > limits.decoded {
+        return Err(too_many(packets.len(), limits));
+    }
+    let turn = if facts.has_matrix { probe::turn(&program, &input, &facts)? } else { Turn::default() };
+    let bytes = facts.form.bytes(facts.width, facts.height)?;
+    let film = Film { program: &program, input: &input, facts: &facts, turn, bytes, limits };
+
+    let guess = packets.guess();
+    let guessed = if guess.is_empty() { Vec::new() } else { pick(&guess.times(), guess.duration())? };
+    let mut threads = threads.max(1);
+    let mut survey = film.survey(&guessed, threads)?;
+    let mut wrong = survey.log.faults(&input);
+    if threads > 1 && (!wrong.is_empty() || survey.ended.is_some()) {
+        // What several threads make of a broken stream depends on which is first.
+        threads = 1;
+        survey = film.survey(&guessed, threads)?;
+        wrong = survey.log.faults(&input);
+    }
+    let real = &mut survey.listing;
+    if real.is_empty() {
+        let why = survey.log.first_error(&input).unwrap_or_else(|| "there is no frame in it".to_owned());
+        return Err(MediaError::Damaged(format!("ffmpeg decoded no frame: {why}")));
+    }
+    real.last_duration = packets.duration_of_last();
+    let (times, duration) = (real.times(), real.duration());
+    let right = times == guess.times() && duration == guess.duration();
+    let picked = if right { guessed } else { pick(&times, duration)? };
+    let wanted: BTreeSet<u64> = picked.iter().copied().collect();
+    if let Some(beyond) = wanted.last().filter(|last| **last >= times.len() as u64) {
+        let total = times.len();
+        return Err(MediaError::Usage(format!("frame {beyond} was asked for, but the video has {total} frames")));
+    }
+    let missing = film.give(survey.spilt, &wanted, &times, out)?;
+    film.stream(&missing, &times, threads, out)?;
+
+    let lost = packets.shown().saturating_sub(times.len());
+    if lost > 0 && facts.frame_each_packet() {
+        wrong.push(format!("{lost} of {} packets gave no frame", packets.shown()));
+    }
+    wrong.extend(survey.ended);
+    let frames: Vec<FrameIndex> = wanted.into_iter().map(FrameIndex).collect();
+    // It is not known which frames are hit, so that all may be.
+    let faults = wrong.into_iter().map(|what| Fault { what, frames: frames.clone() }).collect();
+    Ok(Sampled { times, duration, picked, faults })
+}
+
+/// What a decoding needs to know.
+struct Film<'a> {
+    program: &'a Program,
+    input: &'a Input,
+    facts: &'a Facts,
+    turn: Turn,
+    /// The size of a raw picture.
+    bytes: usize,
+    limits: &'a Limits,
+}
+
+/// What a decoding of the whole video found out.
+struct Survey {
+    /// All frames.
+    listing: Listing,
+    log: log::Log,
+    /// What is wrong with how the program ended.
+    ended: Option<String>,
+    spilt: Spilt,
+}
+
+/// Raw pictures in a file, until it is known that they are the right ones.
+struct Spilt {
+    folder: TempDir,
+    runs: Vec<RangeInclusive<u64>>,
+}
+
+/// The most bytes of raw pictures that are kept in a file until all frames are counted. If there are more, the video is
+/// decoded twice.
+const MOST_SPILT: u64 = 2 << 30;
+
+impl Film<'_> {
+    /// Decodes the whole video: counts its frames, and keeps those that will probably be wanted.
+    fn survey(&self, wanted: &[u64], threads: usize) -> Result<Survey, MediaError> {
+        let folder = tempfile::tempdir()
+            .map_err(|error| MediaError::Io { path: env::temp_dir(), what: format!("no temporary folder: {error}") })?;
+        let (list, raw) = (folder.path().join("frames"), folder.path().join("pictures"));
+        let wanted: BTreeSet<u64> = wanted.iter().copied().collect();
+        let mut runs = program::runs(&wanted);
+        let pictures = runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.end() - run.start() + 1));
+        if pictures.saturating_mul(self.bytes as u64) > MOST_SPILT {
+            runs.clear();
+        }
+        let most = self.limits.decoded.min(self.limits.frames);
+        let outputs = Outputs { form: &self.facts.form, raw: Some(&raw), list: Some((&list, most)) };
+        let (log, ended) = self.program.decode(self.input, &runs, threads, &outputs)?.finish()?;
+        self.same_throughout(&log)?;
+        let listing = match File::open(&list) {
+            Ok(file) => Listing::read(&mut BufReader::new(file), most).map_err(|error| io_error(&list, &error))?,
+            // There is none if no frame was decoded.
+            Err(_) => Listing::default(),
+        };
+        self.limits.check_frames(listing.len() as u64)?;
+        if listing.len() as u64 > most {
+            return Err(too_many(listing.len(), self.limits));
+        }
+        Ok(Survey { listing, log, ended, spilt: Spilt { folder, runs } })
+    }
+
+    /// Gives the wanted pictures that were kept. Back come those that were not.
+    fn give(
+        &self,
+        spilt: Spilt,
+        wanted: &BTreeSet<u64>,
+        times: &[f64],
+        out: &mut Out<'_>,
+    ) -> Result<BTreeSet<u64>, MediaError> {
+        let mut missing = wanted.clone();
+        let path = spilt.folder.path().join("pictures");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(missing),
+            Err(error) => return Err(io_error(&path, &error)),
+        };
+        self.read_runs(file, &spilt.runs, &mut missing, times, out)?;
+        Ok(missing)
+    }
+
+    /// Decodes the video up to the last wanted picture and gives them as they come.
+    fn stream(
+        &self,
+        wanted: &BTreeSet<u64>,
+        times: &[f64],
+        threads: usize,
+        out: &mut Out<'_>,
+    ) -> Result<(), MediaError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let runs = program::runs(wanted);
+        let outputs = Outputs { form: &self.facts.form, raw: None, list: None };
+        let mut running = self.program.decode(self.input, &runs, threads, &outputs)?;
+        let mut missing = wanted.clone();
+        self.read_runs(running.stdout(), &runs, &mut missing, times, out)?;
+        let (log, _) = if missing.is_empty() { running.stop() } else { running.finish()? };
+        self.same_throughout(&log)?;
+        if !missing.is_empty() {
+            return Err(MediaError::Crashed("ffmpeg did not give all frames that it had counted".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Reads raw pictures, which are those of the runs, and gives those that are missing.
+    fn read_runs(
+        &self,
+        mut from: impl Read,
+        runs: &[RangeInclusive<u64>],
+        missing: &mut BTreeSet<u64>,
+        times: &[f64],
+        out: &mut Out<'_>,
+    ) -> Result<(), MediaError> {
+        for index in runs.iter().cloned().flatten() {
+            if missing.is_empty() {
+                break;
+            }
+            let Some(raw) = read_picture(&mut from, self.bytes)? else { break };
+            let time = usize::try_from(index).ok().and_then(|index| times.get(index));
+            if let (Some(time), true) = (time, missing.remove(&index)) {
+                let Facts { width, height, form, colour, .. } = self.facts;
+                let picture = form.picture(*width, *height, *colour, &raw)?;
+                out(Taken { index, time: *time, picture, turn: self.turn })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses pictures that change: the program counts them from 0 again, so that they would be the wrong ones.
+    fn same_throughout(&self, log: &log::Log) -> Result<(), MediaError> {
+        let first =
+            log.config().is_none_or(|config| (config.width, config.height) == (self.facts.width, self.facts.height));
+        if log.configured() > 1 || !first {
+            return Err(MediaError::Unsupported(
+                "the pictures change their size or their kind midway, which is not supported".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The next raw picture, or `None` if there is no whole one.
+fn read_picture(from: &mut impl Read, bytes: usize) -> Result<Option<Vec<u8>>, MediaError> {
+    let mut raw = Vec::new();
+    raw.try_reserve_exact(bytes).map_err(|_| {
+        MediaError::Limit(format!("there is no memory for a picture of {bytes} bytes (--max-decode-memory)"))
+    })?;
+    let read = from.by_ref().take(bytes as u64).read_to_end(&mut raw);
+    let read = read.map_err(|error| MediaError::Crashed(format!("ffmpeg's pictures cannot be read: {error}")))?;
+    Ok((read == bytes).then_some(raw))
+}
+
+fn too_many(pictures: usize, limits: &Limits) -> MediaError {
+    MediaError::Limit(format!(
+        "{pictures} pictures would have to be decoded, more than the {} that are allowed (--max-decoded)",
+        limits.decoded
+    ))
+}
+
+fn io_error(path: &Path, error: &io::Error) -> MediaError {
+    MediaError::Io { path: path.to_owned(), what: error.to_string() }
+}
+
+/// The packets of the video, in the order of decoding.
+fn packets(program: &Program, input: &Input, limits: &Limits) -> Result<Listing, MediaError> {
+    let mut running = program.packets(input)?;
+    // Some packets show nothing, but not most of them.
+    let listing = Listing::read(&mut BufReader::new(running.stdout()), limits.frames.saturating_mul(4))
+        .map_err(|error| MediaError::Crashed(format!("ffmpeg's packets cannot be read: {error}")))?;
+    limits.check_frames(listing.shown() as u64)?;
+    running.finish()?;
+    Ok(listing)
+}
+
+/// Whether a path is a file that can be given to the program.
+fn regular(path: &Path) -> Result<u64, MediaError> {
+    let error = |what: String| MediaError::Io { path: path.to_owned(), what };
+    let about = fs::metadata(path).map_err(|what| error(what.to_string()))?;
+    if !about.is_file() {
+        return Err(error("is not a regular file".to_owned()));
+    }
+    Ok(about.len())
+}
