@@ -220,7 +220,7 @@ fn what_is_not_supported_names_the_decoder_that_can() {
 }
 
 #[test]
-fn damage_in_cabac_is_found_wherever_it_is() {
+fn damage_in_cabac_is_found() {
     let (changed, found) = damage("high", 60);
     assert!(changed > 50, "{changed}");
     assert_eq!(found, changed);

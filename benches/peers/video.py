@@ -41,7 +41,7 @@ def make(folder, name, codec):
     if not os.path.exists(path):
         width, height = map(int, size.split("x"))
         source = (
-            f"testsrc2=s={size}:r={fps}:d={seconds},noise=alls=12:allf=t,"
+            f"testsrc2=s={size}:r={fps}:d={seconds},noise=alls=4:allf=t,"
             f"rotate=0.05*sin(t):fillcolor=gray,hue=h=20*floor(t/4)"
         )
         command = ["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", source, "-pix_fmt", "yuv420p"]

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use super::codec::{self, Broken, Kind};
+use super::codec::{self, Broken, Kind, Place};
 use super::colour::to_rgb;
 use super::container::{self, Index};
 use super::decode::{Job, Report, io_error};
 use super::picture::Picture;
 use super::sample::Clip;
-use super::timeline::{Run, Timeline};
+use super::timeline::{Run, Timeline, settle};
 use super::{Fault, Frame, FrameIndex, MediaError};
 
 /// Where one run is so much longer than the rest that the others would be done long before it, runs go one after the
@@ -33,14 +33,15 @@ pub fn decode(
     let mut file = File::open(path).map_err(|error| io_error(path, &error))?;
     let bytes = file.metadata().map_err(|error| io_error(path, &error))?.len();
     job.limits.check_file(bytes)?;
-    let index = container::index(&mut file, bytes, &job.limits).map_err(|error| match error {
+    let mut index = container::index(&mut file, bytes, &job.limits).map_err(|error| match error {
         MediaError::Io { what, .. } => MediaError::Io { path: path.to_owned(), what },
         other => other,
     })?;
     if index.size != (0, 0) {
         job.limits.check_size(index.size.0.into(), index.size.1.into())?;
     }
-    let (kinds, broken) = inspect(path, &mut file, &index)?;
+    let Inspection { kinds, places, broken } = inspect(path, &mut file, &index)?;
+    settle(&mut index, &places);
     let timeline = Timeline::new(&index, &kinds);
     job.limits.check_frames(timeline.len() as u64)?;
     if timeline.len() == 0 {
@@ -70,10 +71,18 @@ pub fn decode(
     Ok(Report { total: times.len() as u64, duration: timeline.duration(), picked, faults })
 }
 
+/// What there is to say of all packets.
+struct Inspection {
+    kinds: Vec<Kind>,
+    places: Vec<Option<Place>>,
+    broken: Vec<String>,
+}
+
 /// Looks at every packet: what kind it is, and what is wrong with those that are broken.
-fn inspect(path: &Path, file: &mut File, index: &Index) -> Result<(Vec<Kind>, Vec<String>), MediaError> {
+fn inspect(path: &Path, file: &mut File, index: &Index) -> Result<Inspection, MediaError> {
     let mut inspector = codec::inspector(index.codec, &index.config)?;
     let mut kinds = Vec::with_capacity(index.packets.len());
+    let mut places = Vec::with_capacity(index.packets.len());
     let (mut first, mut broken) = (None, 0u64);
     let mut bytes = Vec::new();
     for number in 0..index.packets.len() {
@@ -83,14 +92,16 @@ fn inspect(path: &Path, file: &mut File, index: &Index) -> Result<(Vec<Kind>, Ve
         kinds.push(kind.unwrap_or_else(|what| {
             first.get_or_insert((number, what));
             broken += 1;
-            Kind { start: false, leading: false, reference: true, shows: true }
+            // What the stream does not say, the container may.
+            Kind { start: key, leading: false, reference: true, shows: true }
         }));
+        places.push(inspector.place());
     }
     let fault = first.map(|(number, what)| {
         let more = if broken > 1 { format!(" (and {} more like it)", broken - 1) } else { String::new() };
         format!("packet {number} is broken: {what}{more}")
     });
-    Ok((kinds, Vec::from_iter(fault)))
+    Ok(Inspection { kinds, places, broken: Vec::from_iter(fault) })
 }
 
 /// Reads a packet's bytes.

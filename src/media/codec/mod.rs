@@ -32,6 +32,21 @@ pub trait Inspector {
     /// What a packet is. The container's word (`key`) counts where the stream has none. `Err` is what is wrong with a
     /// packet's structure; the packet is then taken for one like any other.
     fn inspect(&mut self, packet: &[u8], key: bool) -> Result<Kind, String>;
+
+    /// Where the picture of the packet that was inspected last stands among those of its sequence, if the stream itself
+    /// says so.
+    fn place(&self) -> Option<Place> {
+        None
+    }
+}
+
+/// Where a picture stands by its stream's own count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The sequence, which ends where counting starts anew.
+    pub sequence: u32,
+    /// The picture order count.
+    pub order: i64,
 }
 
 /// Decodes packets.

@@ -1,10 +1,11 @@
 //! What can be said of a packet without decoding it.
 
 use super::nal::{self, Config, Nal, Type};
+use super::params::Order;
 use super::sets::Sets;
 use super::slice::{Header, Lines, PictureId, Prediction};
 use crate::media::codec::bits::Bits;
-use crate::media::codec::{Inspector, Kind};
+use crate::media::codec::{Inspector, Kind, Place};
 
 /// Looks at packets.
 pub struct Looker {
@@ -14,12 +15,13 @@ pub struct Looker {
     started: bool,
     /// The field of the packet before that waits for its other one.
     field: Option<PictureId>,
+    count: Count,
 }
 
 impl Looker {
     /// For a stream with this header.
     pub fn new(config: &Config<'_>) -> Self {
-        Self { length: config.length, sets: Sets::of(config), started: false, field: None }
+        Self { length: config.length, sets: Sets::of(config), started: false, field: None, count: Count::default() }
     }
 }
 
@@ -30,6 +32,7 @@ impl Inspector for Looker {
         // One that has nothing but delimiters and parameter sets is no picture, and not wrong.
         let mut plain = true;
         let mut fields: Vec<PictureId> = Vec::new();
+        self.count.place = None;
         for nal in &nals {
             match nal.kind {
                 Type::Sps | Type::Pps => {
@@ -49,6 +52,9 @@ impl Inspector for Looker {
                         Ok((header, ..)) => {
                             if fields.last() != Some(&header.picture) {
                                 fields.push(header.picture);
+                            }
+                            if fields.len() == 1 && slices == 1 {
+                                self.count.take(&header, self.sets.sps(header.picture.sps).map(|sps| sps.order));
                             }
                             // The second field may be predicted from the first.
                             if fields.len() == 1 {
@@ -81,6 +87,43 @@ impl Inspector for Looker {
         let start = slices > 0 && !second && (idr || (intra && (recovery || (key && !self.started))));
         self.started |= start;
         Ok(Kind { start, leading: false, reference, shows: slices > 0 && !second })
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.count.place
+    }
+}
+
+/// Counts pictures as the stream does, where each slice header has the low bits of the count.
+#[derive(Default)]
+struct Count {
+    sequence: u32,
+    /// The count of the last reference picture.
+    last: i64,
+    place: Option<Place>,
+}
+
+impl Count {
+    fn take(&mut self, header: &Header, order: Option<Order>) {
+        let Some(Order::Bits(bits)) = order else { return };
+        let range = 1_i64 << bits.min(32);
+        if header.picture.idr.is_some() {
+            self.sequence = self.sequence.wrapping_add(1);
+            self.last = 0;
+        }
+        // The count with these low bits that is nearest to the last one.
+        let [low, _] = header.picture.order;
+        let ahead = (low - self.last).rem_euclid(range);
+        let order = self.last + if ahead > range / 2 { ahead - range } else { ahead };
+        self.place = Some(Place { sequence: self.sequence, order });
+        if header.picture.reference {
+            self.last = order;
+        }
+        // This operation starts the count anew behind the picture.
+        if header.marking.iter().any(|mark| mark.operation == 5) {
+            self.sequence = self.sequence.wrapping_add(1);
+            self.last = 0;
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use self::cover::Blocks;
 use self::nal::Nal;
 use self::order::{Order, Sets, is_first};
 use self::sets::Sps;
-use super::{Broken, Decoder, Inspector, Kind, Out};
+use super::{Broken, Decoder, Inspector, Kind, Out, Place};
 use crate::media::picture::{Colour, ColourHint, Layout, Picture, Planes};
 use crate::media::{Limits, MediaError};
 
@@ -39,7 +39,7 @@ pub fn inspector(config: &[u8]) -> Result<Box<dyn Inspector>, MediaError> {
         // What is wrong with them is the decoder's to say.
         let _ = sets.take(nal);
     }
-    Ok(Box::new(Look { length_size, sets, highest: 0 }))
+    Ok(Box::new(Look { length_size, sets, highest: 0, order: Order::default(), place: None }))
 }
 
 /// A decoder for a stream with this `hvcC` record.
@@ -96,12 +96,15 @@ struct Look {
     length_size: usize,
     sets: Sets,
     highest: u8,
+    order: Order,
+    place: Option<Place>,
 }
 
 impl Inspector for Look {
     fn inspect(&mut self, packet: &[u8], _key: bool) -> Result<Kind, String> {
         let (nals, mut wrong) = nal::split(packet, self.length_size);
         let mut kind = Kind { start: false, leading: false, reference: true, shows: false };
+        self.place = None;
         for nal in nals.iter().filter(|nal| nal.layer == 0) {
             if let Err(what) = self.sets.take(nal) {
                 wrong.get_or_insert(what);
@@ -115,12 +118,21 @@ impl Inspector for Look {
             // Pictures of higher sub-layers may need it, so it must be in the highest there is.
             let top = self.sets.sub_layers().is_some_and(|top| nal.temporal >= top && self.highest <= top);
             kind.reference = !(top && nal.is_sub_layer_non_reference());
-            kind.shows = self.sets.header(nal).is_none_or(|header| header.output);
+            let header = self.sets.header(nal);
+            kind.shows = header.as_ref().is_none_or(|header| header.output);
+            if let Some(header) = &header {
+                let order::Place { sequence, order, skipped, .. } = self.order.next(nal, header);
+                self.place = (!skipped).then_some(Place { sequence, order: order.into() });
+            }
         }
         match wrong {
             Some(what) => Err(what),
             None => Ok(kind),
         }
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.place
     }
 }
 

@@ -146,6 +146,8 @@ fn far(bits: &mut Bits<'_>, sps: &Sps, known: &[(u32, bool)], order_low: i32) ->
 /// What became of a picture.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
+    /// The sequence, which ends where counting starts anew.
+    pub sequence: u32,
     /// Its order count.
     pub order: i32,
     /// Whether a decoder leaves it out: it needs pictures from before the place where decoding started.
@@ -160,6 +162,7 @@ pub(super) struct Order {
     started: bool,
     ended: bool,
     skip_leading: bool,
+    sequence: u32,
     last_order: i32,
     held: Vec<i32>,
 }
@@ -177,8 +180,10 @@ impl Order {
             self.skip_leading = fresh;
         }
         (self.started, self.ended) = (true, false);
+        self.sequence = self.sequence.wrapping_add(u32::from(fresh));
+        let sequence = self.sequence;
         if nal.is_rasl() && self.skip_leading {
-            return Place { order: 0, skipped: true, missing: false };
+            return Place { sequence, order: 0, skipped: true, missing: false };
         }
         let range = 1i32 << header.sps.order_bits;
         let low = header.order_low;
@@ -198,7 +203,7 @@ impl Order {
             self.keep(order, header, range)
         };
         self.held.push(order);
-        Place { order, skipped: false, missing }
+        Place { sequence, order, skipped: false, missing }
     }
 
     /// Lets go of the pictures that this one's header does not name; whether one that it needs is not there.

@@ -1,8 +1,9 @@
 //! Reads the data of a slice without making pixels of it.
 //!
 //! A bit that is wrong puts everything after it out of step: sooner or later there is a value that cannot be, or the
-//! slice ends at the wrong macroblock or the wrong bit. In CABAC that is so for any bit. In CAVLC a sign, or a bit of a
-//! large level, can be wrong without a trace, for any decoder.
+//! slice ends at the wrong macroblock or the wrong bit. In CABAC that is so for nearly all bits: only among those coded
+//! without a context can a change be such that what follows is as it was. In CAVLC a sign, or one word for another of
+//! its length, can be wrong without a trace. No decoder can tell those.
 //!
 //! What is checked: every element's range, references that the slice does not have, intra prediction from what is not
 //! there, and that the slice ends at its stop bit.
