@@ -44,7 +44,7 @@ pub fn decode(
     settle(&mut index, &places);
     let timeline = Timeline::new(&index, &kinds);
     job.limits.check_frames(timeline.len() as u64)?;
-    if timeline.len() == 0 {
+    if timeline.is_empty() {
         return Err(MediaError::Damaged("there is no frame in it that can be decoded".to_owned()));
     }
     let times: Vec<f64> = (0..timeline.len()).map(|frame| timeline.frame_time(frame)).collect();

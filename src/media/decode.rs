@@ -56,11 +56,12 @@ pub struct Report {
 
 /// Decodes the frames that the sampler picks. Each goes to `out` once, in any order.
 pub fn decode(job: &Job, out: &mut dyn FnMut(Frame) -> Result<(), MediaError>) -> Result<Report, MediaError> {
-    let several = job.paths.len() > 1;
-    if job.decoder != DecoderChoice::Ffmpeg || several {
-        if let Some(reel) = images::open(&job.paths, job.image_fps, &job.limits)? {
-            return from_images(&reel, job, out);
-        }
+    // What can be nothing but images is not asked of a video decoder.
+    let images_only = job.paths.len() > 1 || job.paths.first().is_some_and(|path| path.is_dir());
+    if (job.decoder != DecoderChoice::Ffmpeg || images_only)
+        && let Some(reel) = images::open(&job.paths, job.image_fps, &job.limits)?
+    {
+        return from_images(&reel, job, out);
     }
     let [path] = job.paths.as_slice() else {
         return Err(MediaError::Usage("a video is one file; several files have to be images".to_owned()));

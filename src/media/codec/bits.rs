@@ -25,11 +25,6 @@ impl<'a> Bits<'a> {
         (self.bytes.len() * 8).saturating_sub(self.at)
     }
 
-    /// The bytes that bits are read from.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
     /// The next 32 bits without reading them; zeros stand in for what is beyond the end.
     #[inline]
     pub fn peek(&self) -> u32 {
