@@ -151,6 +151,13 @@ fn errors_name_the_file_and_the_remedy() {
     frames(&workspace, &workspace.path("text.mp4"), "--decoder builtin").exits(2).says("text.mp4");
     frames(&workspace, &workspace.path("empty.mp4"), "--decoder builtin").exits(2).says("empty.mp4");
     let path = clip("h264-high.mp4");
+    frames(&workspace, &path, "--decode-threads 18446744073709551615").exits(2).says("--decode-threads");
+    frames(&workspace, &path, "--fps 1e300").exits(2).says("at most 1000000");
+    frames(&workspace, &path, "--frames 100000 --max-decode-memory 100").exits(2).says("--max-decode-memory");
+    frames(&workspace, &path, "--max-seconds 18446744073709551615").exits(0);
+    let copy = workspace.path("copy.png");
+    fs::copy(&path, &copy).unwrap();
+    frames(&workspace, &copy, "--out copy.png").exits(2).says("the video itself");
     frames(&workspace, &path, "--frames 0").exits(2).says("--frames 0");
     frames(&workspace, &path, "--fps 0").exits(2).says("--fps 0");
     frames(&workspace, &path, "--sample model").exits(2).says("--sample-model DIR");
@@ -242,7 +249,7 @@ fn frames_are_kept_and_a_broken_entry_is_none() {
     let mut command = workspace.command("frames --json --frames 3 --frame-cache kept --max-pixels 100");
     Ran::from(command.arg(clip("h264-high.mp4")).output().unwrap()).exits(2);
     // Damage anywhere is found, and mended.
-    for at in [0, 9, 40, bytes.len() / 2, bytes.len() - 20] {
+    for at in [0, 9, 40, 90, 120, bytes.len() / 2, bytes.len() - 20] {
         let mut broken = bytes.clone();
         broken[at] ^= 0x55;
         fs::write(entry, &broken).unwrap();
@@ -253,6 +260,82 @@ fn frames_are_kept_and_a_broken_entry_is_none() {
     // A bound of nothing keeps nothing.
     ask("--frame-cache-size 0 --sample fps --fps 1");
     assert_eq!(entries().len(), 0);
+}
+
+/// A clip whose boxes of that name are called something else.
+fn without(workspace: &Workspace, name: &str, boxes: &[&[u8; 4]]) -> PathBuf {
+    let mut bytes = fs::read(clip(name)).unwrap();
+    for name in boxes {
+        let at = bytes.windows(4).position(|window| window == *name).unwrap();
+        bytes[at..at + 4].copy_from_slice(b"free");
+    }
+    let path = workspace.path(&format!("without-{name}"));
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_file_without_delays_is_shown_in_the_order_of_its_stream() {
+    let workspace = Workspace::new();
+    for name in ["h264-high.mp4", "box-hevc.mp4"] {
+        let hashes = |path: &Path| -> Vec<Value> {
+            let report = listed(&frames(&workspace, path, "--frames 64 --json --decoder builtin").exits(0));
+            report["frames"].as_array().unwrap().iter().map(|frame| frame["sha256"].clone()).collect()
+        };
+        assert_eq!(hashes(&without(&workspace, name, &[b"ctts", b"edts"])), hashes(&clip(name)), "{name}");
+    }
+}
+
+#[test]
+fn times_that_contradict_the_stream_are_damage() {
+    let workspace = Workspace::new();
+    let bytes = fs::read(clip("h264-high.mp4")).unwrap();
+    let ctts = bytes.windows(4).position(|window| window == b"ctts").unwrap();
+    // Version and flags, number of entries, then a count and a delay each: the delay of the third.
+    let path = damaged(&workspace, "h264-high.mp4", ctts + 12 + 2 * 8 + 4, &[0, 0, 0x40, 0]);
+    frames(&workspace, &path, "--decoder builtin").exits(2).says("contradict their order");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_name_that_is_no_text_is_a_name() {
+    use std::os::unix::ffi::OsStringExt;
+    let workspace = Workspace::new();
+    let name = std::ffi::OsString::from_vec(b"bad\xff.mp4".to_vec());
+    let path = workspace.path("x").with_file_name(name);
+    fs::copy(clip("h264-high.mp4"), &path).unwrap();
+    for cache in ["--no-frame-cache", "--frame-cache kept", "--frame-cache kept"] {
+        let mut command = workspace.command(&format!("frames --json {cache}"));
+        Ran::from(command.arg(&path).output().unwrap()).exits(0);
+    }
+    let ran = frames(&workspace, &path.with_file_name("bad-too.mp4"), "");
+    ran.exits(1).says("bad-too.mp4");
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_worker_is_ended_and_cleaned_up() {
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("scratch")).unwrap();
+    // A pipe that nobody writes to is no file; a folder with a huge number of frames to pick takes its time.
+    for image in 0..40 {
+        fs::create_dir_all(workspace.path("many")).unwrap();
+        let picture = image::RgbImage::from_fn(700, 700, |x, y| image::Rgb([x as u8, y as u8, image]));
+        picture.save(workspace.path(&format!("many/{image}.png"))).unwrap();
+    }
+    let mut command = workspace.command("frames --no-frame-cache --frames 40 --decode-threads 1");
+    command.arg(workspace.path("many")).env("TMPDIR", workspace.path("scratch"));
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    while fs::read_dir(workspace.path("scratch")).unwrap().next().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the worker did not start");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let status = child.wait().unwrap();
+    // Done before the signal came, or interrupted: nothing is left behind either way.
+    assert!(matches!(status.code(), Some(130 | 0)), "{status}");
+    assert!(fs::read_dir(workspace.path("scratch")).unwrap().next().is_none());
 }
 
 fn score_record(id: &str, video: &Path) -> Value {
@@ -288,6 +371,16 @@ fn verdicts_name_their_frames_and_damaged_videos_are_unscored() {
     assert_eq!(seen["seen"][7]["time"], listed["frames"][7]["time"]);
     assert!(verdicts[1]["frames"]["faults"][0]["what"].as_str().unwrap().contains("cut off"));
     assert!(verdicts[2].get("frames").is_none());
+
+    // What a verdict says does not depend on where the data set is, seen from here.
+    fs::create_dir(workspace.path("elsewhere")).unwrap();
+    let mut command = workspace.command(&format!(
+        "{} --max-unscored 100%",
+        RUN.replace("--data ", "--data ../").replace("scripted:", "scripted:../")
+    ));
+    command.args(["--out", "../again"]).current_dir(workspace.path("elsewhere")).env("PATH", "");
+    Ran::from(command.output().unwrap()).exits(0);
+    assert_eq!(workspace.read("again/verdicts.jsonl"), workspace.read("out/verdicts.jsonl"));
 
     // Other frames are another run.
     workspace.run(&format!("{RUN} --out out --frames 4")).exits(2).says("setting of the frames (sample)");

@@ -1,9 +1,9 @@
 //! `capjudge frames`: what a judge sees of a video.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, anyhow};
 use clap::Args as ClapArgs;
@@ -11,6 +11,8 @@ use image::ImageFormat;
 use serde_json::json;
 
 use super::End;
+use super::exit::Usage;
+use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
 use super::output::{print, printable_lines, say};
 use super::progress::Waiting;
@@ -47,12 +49,19 @@ impl Args {
     /// Runs.
     pub fn run(self) -> Result<End> {
         let mut player = self.look.player(None)?;
+        if let Some(out) = self.out.as_ref().and_then(|out| fs::canonicalize(out).ok())
+            && self.video.iter().any(|video| fs::canonicalize(video).is_ok_and(|video| video == out))
+        {
+            return Err(Usage(format!("--out {}: that is the video itself", out.display())).into());
+        }
+        let interrupt = listen_for_interrupt()?;
         let name = self.video.first().map(|path| path.display().to_string()).unwrap_or_default();
         let waiting = Waiting::new(&format!("decoding {name}"), self.json);
-        let frames = player.frames(&self.video, &AtomicBool::new(false));
+        let frames = player.frames(&self.video, &interrupt);
         waiting.end();
-        let frames = frames.map_err(|error| name_file(error, &name))?;
-        let frames = frames.ok_or_else(|| anyhow!("interrupted"))?;
+        let Some(frames) = frames.map_err(|error| name_file(error, &name))? else {
+            return Ok(End::Interrupted);
+        };
         if let Some(out) = &self.out {
             write(out, &frames)?;
         }
@@ -74,7 +83,7 @@ impl Args {
 /// An error that says which file it is about.
 fn name_file(error: crate::media::MediaError, name: &str) -> anyhow::Error {
     use crate::media::MediaError as E;
-    let about = |what: String| format!("{name}: {what}");
+    let about = |what: String| if what.starts_with(name) { what } else { format!("{name}: {what}") };
     match error {
         E::Unsupported(what) => E::Unsupported(about(what)),
         E::Damaged(what) => E::Damaged(about(what)),
@@ -96,7 +105,8 @@ fn write(out: &Path, frames: &Frames) -> Result<()> {
         return save(out, png.get_ref());
     }
     fs::create_dir_all(out).map_err(|error| anyhow!("{}: {error}", out.display()))?;
-    for frame in &frames.frames {
+    let mut written = BTreeSet::new();
+    for frame in frames.frames.iter().filter(|frame| written.insert(frame.index)) {
         let Frame { index, time, width, height, rgb } = frame;
         let mut png = Cursor::new(Vec::new());
         image::write_buffer_with_format(
@@ -132,7 +142,7 @@ fn report(video: &[PathBuf], sampler: &Sampler, frames: &Frames) -> serde_json::
     };
     let list: Vec<_> = frames.frames.iter().map(frame).collect();
     json!({
-        "video": video,
+        "video": video.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
         "sample": sampler.to_string(),
         "total": frames.total,
         "duration": frames.duration,

@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
 
 use super::End;
 use super::exit::Usage;
+use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
 use super::model::{ModelFlags, open_judge};
 use super::output::{print, printable_lines};
@@ -108,6 +108,7 @@ impl Args {
             Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), hash: 0, record: Ok(record) };
         let setting = Setting { task, count_from: self.count_from, base: &base };
         let mut player = self.look.player_for(task, judge.sees_frames() || self.with_frames)?;
+        let interrupt = listen_for_interrupt()?;
         let mut waiting = Waiting::new("asking the judge", self.json);
         let mut pieces = 0;
         let mut watch = |said: Said<'_>| match said {
@@ -117,10 +118,9 @@ impl Args {
                 waiting.say(&format!("answering: {pieces} tokens"));
             }
         };
-        let (player, never) = (player.as_mut(), AtomicBool::new(false));
-        let judged = judge_record(&setting, judge.as_mut(), player, &entry, 1, &never, &mut watch);
+        let judged = judge_record(&setting, judge.as_mut(), player.as_mut(), &entry, 1, &interrupt, &mut watch);
         waiting.end();
-        let Some((verdict, _)) = judged? else { bail!("interrupted") };
+        let Some((verdict, _)) = judged? else { return Ok(End::Interrupted) };
         let text = if self.json {
             serde_json::to_string_pretty(&verdict)? + "\n"
         } else {

@@ -15,6 +15,8 @@ use crate::task::Task;
 const FRAMES: u32 = 8;
 /// How many a second.
 const FPS: f64 = 2.0;
+/// The most threads that decode.
+const MOST_THREADS: usize = 1024;
 
 /// Which frames of a video are taken, how, and at what cost.
 #[derive(Debug, ClapArgs)]
@@ -110,8 +112,11 @@ impl LookFlags {
         };
         let positive = |flag: &str, value: f64| {
             let sane = value.is_finite() && value > 0.0 && value <= 1e6;
-            if sane { Ok(value) } else { Err(Usage(format!("{flag} {value}: give a number above 0"))) }
+            if sane { Ok(value) } else { Err(Usage(format!("{flag} {value}: give a number above 0, at most 1000000"))) }
         };
+        if self.decode_threads > MOST_THREADS {
+            return Err(Usage(format!("--decode-threads {}: give at most {MOST_THREADS}", self.decode_threads)).into());
+        }
         let look = Look {
             sampler: self.sampler(own, &positive)?,
             decoder: self.decoder,

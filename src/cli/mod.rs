@@ -8,6 +8,7 @@ mod exit;
 mod frames;
 mod generate;
 mod import;
+mod interrupt;
 mod judge;
 mod look;
 mod model;

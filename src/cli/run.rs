@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Args as ClapArgs;
 
 use super::End;
+use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
 use super::model::{ModelFlags, open_judge};
 use super::output::{print, say};
@@ -157,17 +156,4 @@ impl Args {
         }
         Ok(End::Done)
     }
-}
-
-/// The first Ctrl-C lets the write in hand finish; a second one ends the process at once.
-fn listen_for_interrupt() -> Result<Arc<AtomicBool>> {
-    let interrupt = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupt);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    })
-    .map_err(|error| anyhow!("cannot listen for Ctrl-C: {error}"))?;
-    Ok(interrupt)
 }

@@ -106,8 +106,9 @@ fn missing_videos(record: &Record, task: &Task, base: &Path) -> Vec<Problem> {
             "add the path of the video, of a folder of frames, or a list of images",
         )];
     };
-    let missing = video.paths(base).into_iter().filter(|path| !path.exists());
-    let problem = |path: PathBuf| {
+    let own = video.paths(Path::new(""));
+    let missing = video.paths(base).into_iter().zip(own).filter(|(path, _)| !path.exists());
+    let problem = |(_, path): (PathBuf, PathBuf)| {
         Problem::new(
             ProblemKind::MissingVideo,
             "video",

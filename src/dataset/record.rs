@@ -235,6 +235,10 @@ impl Fields {
                 self.wrong("video", "is an empty list", remedy);
                 None
             }
+            Ok(video) if video.paths(Path::new("")).iter().any(|path| path.as_os_str().is_empty()) => {
+                self.wrong("video", "has an empty path", remedy);
+                None
+            }
             Ok(video) => Some(video),
             Err(_) => {
                 self.wrong("video", "is neither a path nor a list of paths", remedy);

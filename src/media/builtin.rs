@@ -15,9 +15,10 @@ use super::codec::{self, Broken, Kind, Place};
 use super::colour::to_rgb;
 use super::container::{self, Index};
 use super::decode::{Job, Report, io_error};
+use super::order::settle;
 use super::picture::Picture;
 use super::sample::Clip;
-use super::timeline::{Run, Timeline, settle};
+use super::timeline::{Run, Timeline};
 use super::{Fault, Frame, FrameIndex, MediaError};
 
 /// Where one run is so much longer than the rest that the others would be done long before it, runs go one after the
@@ -41,7 +42,7 @@ pub fn decode(
         job.limits.check_size(index.size.0.into(), index.size.1.into())?;
     }
     let Inspection { kinds, places, broken } = inspect(path, &mut file, &index)?;
-    settle(&mut index, &places);
+    let contradiction = settle(&mut index, &places);
     let timeline = Timeline::new(&index, &kinds);
     job.limits.check_frames(timeline.len() as u64)?;
     if timeline.is_empty() {
@@ -61,8 +62,13 @@ pub fn decode(
         )));
     }
 
-    let mut faults: Vec<Fault> =
-        index.faults.iter().chain(&broken).map(|what| Fault { what: what.clone(), frames: Vec::new() }).collect();
+    let mut faults: Vec<Fault> = index
+        .faults
+        .iter()
+        .chain(&broken)
+        .chain(&contradiction)
+        .map(|what| Fault { what: what.clone(), frames: Vec::new() })
+        .collect();
     let film = Film { path, index: &index, kinds: &kinds, times: &times, job };
     let mut found = film.run_all(&runs, out)?;
     // Threads end in any order.

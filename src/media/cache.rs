@@ -19,7 +19,7 @@ use super::{Frame, FrameIndex, Frames};
 use crate::dataset::sha256_bytes;
 
 /// What an entry begins with: a name and the version of the format.
-const MAGIC: &[u8; 8] = b"CAPJFRM1";
+const MAGIC: &[u8; 8] = b"CAPJFRM2";
 /// How an entry's file name ends.
 const ENDING: &str = "frames";
 /// The longest header.
@@ -66,7 +66,12 @@ impl Cache {
 
     /// The frames of that key, if they are here and whole.
     pub fn get(&self, key: &str) -> Option<Frames> {
-        let mut file = File::open(self.path(key)).ok()?;
+        let path = self.path(key);
+        // A pipe in its place would be waited for.
+        if !fs::metadata(&path).ok()?.is_file() {
+            return None;
+        }
+        let mut file = File::open(path).ok()?;
         let frames = read(&mut file)?;
         // What is used stays.
         let _ = file.set_modified(SystemTime::now());
@@ -100,6 +105,7 @@ impl Cache {
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.folder)?;
         file.write_all(MAGIC)?;
         file.write_all(&length.to_be_bytes())?;
+        file.write_all(sha256_bytes([header.as_slice()]).as_bytes())?;
         file.write_all(&header)?;
         file.write_all(&pixels)?;
         file.persist(self.path(key))?;
@@ -142,7 +148,12 @@ fn read(file: &mut File) -> Option<Frames> {
     if magic != MAGIC || length > HEADER_BYTES {
         return None;
     }
-    let header: Header = serde_json::from_slice(&take(file, length.into())?).ok()?;
+    let digest = take(file, 64)?;
+    let header = take(file, length.into())?;
+    if sha256_bytes([header.as_slice()]).as_bytes() != digest {
+        return None;
+    }
+    let header: Header = serde_json::from_slice(&header).ok()?;
     let mut frames = Vec::new();
     for entry in header.frames {
         let png = take(file, entry.bytes)?;

@@ -28,6 +28,7 @@ pub enum DecoderChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// A video file, a folder of images, an image, or several images.
+    #[serde(with = "super::worker::path::list")]
     pub paths: Vec<PathBuf>,
     /// Which frames.
     pub sampler: Sampler,

@@ -12,6 +12,7 @@ pub enum MediaError {
     #[error("{path}: {what}")]
     Io {
         /// The file.
+        #[serde(with = "super::worker::path")]
         path: PathBuf,
         /// What the system said.
         what: String,

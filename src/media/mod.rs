@@ -8,7 +8,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`container`] | MP4 and Matroska: where the packets are, and when they are shown; decodes nothing |
-//! | [`timeline`] | presentation order, and the fewest packets that give the wanted frames |
+//! | [`order`], [`timeline`] | presentation order, and the fewest packets that give the wanted frames |
 //! | [`codec`] | H.264, HEVC, VP9 and AV1: packets to pictures, and what is wrong with them |
 //! | [`picture`], [`colour`] | planar pictures, and the one conversion to RGB that every decoder's pictures go through |
 //! | [`builtin`] | those together: the decoder that is always there |
@@ -33,6 +33,7 @@ pub mod ffmpeg;
 mod frame;
 pub mod images;
 mod limits;
+pub mod order;
 pub mod picture;
 mod player;
 pub mod sample;

@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::cache::Cache;
 use super::decode::{DecoderChoice, Job, Report};
@@ -16,6 +16,11 @@ use super::sample::Sampler;
 use super::worker::Worker;
 use super::{Frame, FrameIndex, Frames, Limits, MediaError};
 use crate::dataset::{HashingReader, sha256_text};
+
+/// The longest that a file is hashed for the cache: after that, decoding it again is cheaper.
+const HASHING: Duration = Duration::from_secs(10);
+/// How much is hashed between two looks at the clock.
+const PIECE: u64 = 16 << 20;
 
 /// How videos are looked at.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +93,7 @@ impl Player {
         }
         // The old ones' memory is free before the new ones' is taken.
         self.last = None;
-        let entry = self.cache.as_ref().and_then(|cache| Some((cache, self.key(paths)?)));
+        let entry = self.cache.as_ref().and_then(|cache| Some((cache, self.key(paths, interrupt)?)));
         let frames = match entry.as_ref().and_then(|(cache, key)| cache.get(key)) {
             Some(frames) => frames,
             None => {
@@ -114,34 +119,54 @@ impl Player {
         let mut bytes = 0u64;
         let report = self.worker.decode(&job, interrupt, &mut |frame| {
             bytes = bytes.saturating_add(frame.rgb.len() as u64);
-            if bytes > limits.memory {
-                return Err(MediaError::Limit(format!(
-                    "the frames need more memory than the {} MB that are allowed (--max-decode-memory); fewer frames \
-                     need less (--frames)",
-                    limits.memory >> 20
-                )));
-            }
             decoded.insert(frame.index, frame);
-            Ok(())
+            check_memory(bytes, &limits)
         })?;
-        Ok(report.map(|report| gather(report, decoded)))
+        let Some(report) = report else { return Ok(None) };
+        // A frame that was picked a thousand times is there a thousand times.
+        let picked = report.picked.iter().filter_map(|index| decoded.get(&FrameIndex(*index)));
+        check_memory(picked.map(|frame| frame.rgb.len() as u64).sum(), &limits)?;
+        Ok(Some(gather(report, decoded)))
     }
 
-    /// What decides the frames of a single file; `None` for what is not cached.
-    fn key(&self, paths: &[PathBuf]) -> Option<String> {
+    /// What decides the frames of a single file; `None` for what is not cached, which is also what takes too long.
+    fn key(&self, paths: &[PathBuf], interrupt: &AtomicBool) -> Option<String> {
         let [path] = paths else { return None };
         let data = fs::metadata(path).ok()?;
-        if !data.is_file() || data.len() > self.look.limits.file_bytes {
+        // Nothing is in a file of no length, whatever comes out of it: the system makes it up.
+        if !data.is_file() || data.len() == 0 || data.len() > self.look.limits.file_bytes {
             return None;
         }
         let mut reader = HashingReader::new(File::open(path).ok()?);
-        io::copy(&mut reader, &mut io::sink()).ok()?;
+        let start = Instant::now();
+        let mut left = data.len();
+        while left > 0 {
+            if interrupt.load(Ordering::Relaxed) || start.elapsed() > HASHING {
+                return None;
+            }
+            match io::copy(&mut reader.by_ref().take(left.min(PIECE)), &mut io::sink()).ok()? {
+                0 => return None,
+                read => left = left.saturating_sub(read),
+            }
+        }
         let file = reader.finish();
         let settings = self.look.settings();
         let settings = settings.iter().filter(|(name, _)| *name != "allow_damaged");
         let settings: String = settings.map(|(name, value)| format!("\0{name}={value}")).collect();
         Some(sha256_text(&format!("{}\0{file}{settings}", env!("CARGO_PKG_VERSION"))))
     }
+}
+
+/// Refuses frames that need too much memory together.
+fn check_memory(bytes: u64, limits: &Limits) -> Result<(), MediaError> {
+    if bytes <= limits.memory {
+        return Ok(());
+    }
+    Err(MediaError::Limit(format!(
+        "the frames need more memory than the {} MB that are allowed (--max-decode-memory); fewer frames need less \
+         (--frames)",
+        limits.memory >> 20
+    )))
 }
 
 /// Puts frames in the sampler's order. One that it picked twice is there twice.

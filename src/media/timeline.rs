@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::codec::{Kind, Place};
+use super::codec::Kind;
 use super::container::{Codec, Index, Packet, Shown};
 
 /// The frames of a video in the order in which they are shown.
@@ -34,40 +34,6 @@ pub struct Run {
     pub packets: Vec<usize>,
     /// The wanted packets, and the numbers of the frames that they show.
     pub wanted: Vec<(usize, usize)>,
-}
-
-/// Gives pictures the times that their stream's own order asks for, where a container has none but that of decoding.
-///
-/// Some programs write an MP4 file of a stream with reordered pictures and leave the table of delays out. Its times then
-/// rise from packet to packet, and every picture that is stored out of order would be shown in the wrong place. Players
-/// show such a file right, because they go by the stream; so does this.
-pub fn settle(index: &mut Index, places: &[Option<Place>]) {
-    // Which packet has now the time that this one had.
-    let mut new: Vec<usize> = (0..index.packets.len()).collect();
-    let mut begin = 0;
-    let mut changed = false;
-    while let Some(sequence) = places.get(begin).map(|place| place.map(|place| place.sequence)) {
-        let same = |place: &&Option<Place>| place.map(|place| place.sequence) == sequence;
-        let end = begin + places.iter().skip(begin).take_while(same).count();
-        let times: Vec<i64> = index.packets.iter().take(end).skip(begin).map(|packet| packet.pts).collect();
-        let mut order: Vec<usize> = (begin..end).collect();
-        order.sort_by_key(|packet| places.get(*packet).copied().flatten());
-        let rising = times.is_sorted_by(|a, b| a < b);
-        if sequence.is_some() && rising && !order.is_sorted() {
-            for ((old, packet), time) in (begin..end).zip(order).zip(times) {
-                if let (Some(slot), Some(packet_at)) = (new.get_mut(old), index.packets.get_mut(packet)) {
-                    (*slot, packet_at.pts) = (packet, time);
-                    changed = true;
-                }
-            }
-        }
-        begin = end.max(begin + 1);
-    }
-    if changed {
-        for shown in &mut index.shown {
-            shown.packet = new.get(shown.packet).copied().unwrap_or(shown.packet);
-        }
-    }
 }
 
 impl Timeline {

@@ -4,7 +4,7 @@
 //! run.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -114,12 +114,19 @@ fn look(
 ) -> Result<Option<Arc<Frames>>, Unscored> {
     // `check` has found a missing video already.
     let paths = record.video.as_ref().map(|video| video.paths(setting.base)).unwrap_or_default();
-    let frames = player.frames(&paths, interrupt).map_err(|error| media_to_unscored(&error))?;
+    let frames = player.frames(&paths, interrupt).map_err(|error| {
+        let mut unscored = media_to_unscored(&error);
+        unscored.detail = own_paths(unscored.detail, record, &paths);
+        unscored
+    })?;
     let Some(frames) = frames else { return Ok(None) };
-    *seen = Some(FramesSeen::from(frames.as_ref()));
-    match frames.faults.first() {
+    let shown = seen.insert(FramesSeen::from(frames.as_ref()));
+    for fault in &mut shown.faults {
+        fault.what = own_paths(std::mem::take(&mut fault.what), record, &paths);
+    }
+    match shown.faults.first() {
         Some(fault) if !player.look().allow_damaged => {
-            let more = frames.faults.len() - 1;
+            let more = shown.faults.len() - 1;
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
             let what = format!("the video is damaged: {}{more}; --allow-damaged shows its frames anyway", fault.what);
             Err(Unscored::new(Reason::DamagedVideo, what))
@@ -129,6 +136,13 @@ fn look(
         }
         _ => Ok(Some(frames)),
     }
+}
+
+/// A text with the paths as the record has them, so that it does not depend on where the data set is.
+fn own_paths(text: String, record: &Record, paths: &[PathBuf]) -> String {
+    let own = record.video.as_ref().map(|video| video.paths(Path::new(""))).unwrap_or_default();
+    let pairs = paths.iter().zip(own).filter(|(path, own)| *path != own);
+    pairs.fold(text, |text, (path, own)| text.replace(&path.display().to_string(), &own.display().to_string()))
 }
 
 /// Asks the judge; `None` if the user interrupted it before the reader was done.

@@ -20,7 +20,10 @@ pub(super) fn format(path: &Path) -> Result<Option<ImageFormat>, MediaError> {
     let io = |error: std::io::Error| MediaError::Io { path: path.to_owned(), what: error.to_string() };
     // Asked before it is opened: opening a named pipe would wait for ever.
     if !path.metadata().map_err(io)?.is_file() {
-        return Err(MediaError::Io { path: path.to_owned(), what: "is no file".to_owned() });
+        return Err(MediaError::Io {
+            path: path.to_owned(),
+            what: "is no file; name a video file, a folder of images, or images".to_owned(),
+        });
     }
     let mut head = Vec::new();
     File::open(path).map_err(io)?.take(HEAD).read_to_end(&mut head).map_err(io)?;

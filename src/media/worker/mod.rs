@@ -6,6 +6,7 @@
 //! Invariant: a call ends in the time that the limits allow, plus a moment, and leaves no process behind.
 
 mod child;
+pub(super) mod path;
 mod wire;
 
 pub use child::serve;
@@ -64,7 +65,8 @@ impl Worker {
         interrupt: &AtomicBool,
         out: &mut dyn FnMut(Frame) -> Result<(), MediaError>,
     ) -> Result<Option<Report>, MediaError> {
-        let deadline = Instant::now() + Duration::from_secs(job.limits.seconds);
+        // A limit beyond all time is none.
+        let deadline = Instant::now().checked_add(Duration::from_secs(job.limits.seconds));
         let mut running = Running::start(&self.program, job)?;
         loop {
             match running.messages.recv_timeout(TICK) {
@@ -77,7 +79,7 @@ impl Worker {
             if interrupt.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            if Instant::now() >= deadline {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(MediaError::Limit(format!(
                     "decoding took longer than {} seconds (--max-seconds)",
                     job.limits.seconds
