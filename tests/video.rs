@@ -262,6 +262,26 @@ fn frames_are_kept_and_a_broken_entry_is_none() {
     assert_eq!(entries().len(), 0);
 }
 
+#[test]
+fn several_processes_share_a_cache() {
+    let workspace = Workspace::new();
+    let start = |sampler: &str| {
+        let words = format!("frames --json --frame-cache shared --frame-cache-size 1 --sample {sampler}");
+        let mut command = workspace.command(&words);
+        command.arg(clip("h264-high.mp4")).stdout(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let samplers = ["uniform", "uniform", "midpoint", "midpoint", "fps", "uniform"];
+    let running: Vec<_> = samplers.iter().map(|sampler| start(sampler)).collect();
+    let printed: Vec<_> = running.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    assert!(printed.iter().all(|output| output.status.success()));
+    assert_eq!(printed[0].stdout, printed[1].stdout);
+    assert_eq!(printed[2].stdout, printed[3].stdout);
+    assert_eq!(printed[0].stdout, printed[5].stdout);
+    let left = fs::read_dir(workspace.path("shared")).unwrap().map(|file| file.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| !name.to_string_lossy().ends_with(".frames")).collect();
+    assert!(left.is_empty(), "nothing half done is left: {left:?}");
+}
+
 /// A clip whose boxes of that name are called something else.
 fn without(workspace: &Workspace, name: &str, boxes: &[&[u8; 4]]) -> PathBuf {
     let mut bytes = fs::read(clip(name)).unwrap();

@@ -112,6 +112,7 @@ impl Args {
         let mut waiting = Waiting::new("asking the judge", self.json);
         let mut pieces = 0;
         let mut watch = |said: Said<'_>| match said {
+            Said::Looking => waiting.say("decoding the video"),
             Said::Reading { done, of } => waiting.say(&format!("reading the prompt: {done} of {of} tokens")),
             Said::Text(_) => {
                 pieces += 1;

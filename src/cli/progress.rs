@@ -105,6 +105,7 @@ impl Progress for Bar {
 
     fn said(&mut self, said: Said<'_>) {
         let now = match said {
+            Said::Looking => ", decoding the video".to_owned(),
             Said::Reading { done, of } => {
                 self.answer = (Instant::now(), 0);
                 format!(", reading {done}/{of} tokens")

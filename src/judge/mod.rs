@@ -52,6 +52,8 @@ pub struct Identity {
 /// What a judge does while it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said<'a> {
+    /// The video's frames are fetched for it.
+    Looking,
     /// It reads the prompt: so many tokens of so many.
     Reading {
         /// Tokens read.

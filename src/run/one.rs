@@ -47,10 +47,13 @@ pub fn judge_record(
     let mut seen = None;
     let prepared = prepare(setting, entry, player.is_some());
     let looked = match (player, &prepared) {
-        (Some(player), Ok((record, _))) => match look(setting, player, record, interrupt, &mut seen) {
-            Ok(None) => return Ok(None),
-            looked => looked,
-        },
+        (Some(player), Ok((record, _))) => {
+            watch(Said::Looking);
+            match look(setting, player, record, interrupt, &mut seen) {
+                Ok(None) => return Ok(None),
+                looked => looked,
+            }
+        }
         _ => Ok(None),
     };
     timing.seconds_for_frames = seen.is_some().then(|| start.elapsed().as_secs_f64());
