@@ -193,6 +193,9 @@ def main():
         for decoder in ["ffmpeg"] if only_ffmpeg else args.decoders:
             command = [args.binary, "frames", path, "--json", "--no-frame-cache", "--decoder", decoder]
             done = subprocess.run(command + ["--sample", "uniform", "--frames", str(wanted)], capture_output=True, text=True)
+            if decoder == "builtin" and "(--decoder ffmpeg)" in done.stderr:
+                print(f"{os.path.basename(path):28} {decoder:8} not built in", flush=True)
+                continue
             if not done.stdout.strip():
                 print(f"{os.path.basename(path):28} {decoder:8} FAILED: {done.stderr.strip()[:200]}", flush=True)
                 bad += 1
