@@ -239,7 +239,8 @@ fn every<S: Copy>(samples: &[S], step: usize, place: usize) -> Vec<S> {
     samples.iter().copied().skip(place).step_by(step.max(1)).collect()
 }
 
-/// A plane with each sample twice in a row, and each row twice if `tall`: chroma of a quarter width as if it was of half.
+/// A plane with each sample twice in a row, and each row twice if `tall`: chroma of a quarter width as if it was of
+/// half.
 fn doubled<S: Copy>(plane: &[S], columns: usize, wide: usize, high: usize, tall: bool) -> Vec<S> {
     let mut whole = Vec::with_capacity(wide * high);
     for row in 0..high {

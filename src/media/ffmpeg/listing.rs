@@ -2,7 +2,9 @@
 //!
 //! Invariant: only whole lines count, and a line that is not understood counts as nothing.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead};
+use std::ops::RangeInclusive;
 
 /// The longest line that is kept; the rest of a longer one is skipped.
 const LONGEST: usize = 4096;
@@ -99,13 +101,38 @@ impl Listing {
         (last.duration > 0).then(|| self.seconds(last.duration))
     }
 
+    /// The times, in ticks, of packets that are decoded but not shown, as runs with the time of no shown packet in
+    /// between; `None` if the times of some shown packet are not known.
+    pub(super) fn hidden(&self) -> Option<Vec<RangeInclusive<i64>>> {
+        let mut times: Vec<(i64, bool)> = self.entries.iter().map(|entry| (entry.pts, entry.shown)).collect();
+        if times.contains(&(UNKNOWN, true)) {
+            return None;
+        }
+        times.retain(|(pts, _)| *pts != UNKNOWN);
+        times.sort_unstable();
+        let shown: HashSet<i64> = times.iter().filter(|(_, shown)| *shown).map(|(pts, _)| *pts).collect();
+        let mut runs: Vec<RangeInclusive<i64>> = Vec::new();
+        let mut inside = false;
+        for (pts, _) in times {
+            match runs.last_mut().filter(|_| inside) {
+                _ if shown.contains(&pts) => inside = false,
+                Some(run) => *run = *run.start()..=pts,
+                None => {
+                    runs.push(pts..=pts);
+                    inside = true;
+                }
+            }
+        }
+        Some(runs)
+    }
+
     /// When each is shown, in seconds.
     pub(super) fn times(&self) -> Vec<f64> {
         self.entries.iter().map(|entry| self.seconds(entry.pts)).collect()
     }
 
-    /// From the first frame to the end of the last; as if the last was shown for as long as the one before it where nothing
-    /// says how long.
+    /// From the first frame to the end of the last; as if the last was shown for as long as the one before it where
+    /// nothing says how long.
     pub(super) fn duration(&self) -> f64 {
         let times = self.times();
         let (Some(first), Some(last)) = (times.first(), times.last()) else { return 0.0 };

@@ -37,8 +37,21 @@ pub(super) struct Log {
     stream: String,
     /// The program's version.
     pub(super) version: Version,
-    /// `color_range` and `color_space` of the first frame.
-    pub(super) colour: Option<(String, String)>,
+    /// The number of the frame that is being told of.
+    frame: Option<u64>,
+    /// How many frames have told of their colours.
+    coloured: u64,
+    /// From which frame on they have which colours.
+    pub(super) colours: Vec<Coloured>,
+}
+
+/// Colours of frames from one on, in the program's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Coloured {
+    /// The first frame that has them.
+    pub(super) from: u64,
+    pub(super) range: String,
+    pub(super) space: String,
 }
 
 /// The program's version: major, minor.
@@ -102,12 +115,8 @@ impl Log {
             if let (Some(width), Some(height), Some(format)) = (number("w:"), number("h:"), value(text, "pixfmt:")) {
                 self.configs.push(Config { width, height, format: format.to_owned() });
             }
-        } else if name.starts_with("Parsed_showinfo") && text.contains("color_range:") {
-            if let (None, Some(range), Some(space)) =
-                (&self.colour, value(text, "color_range:"), value(text, "color_space:"))
-            {
-                self.colour = Some((range.to_owned(), space.to_owned()));
-            }
+        } else if name.starts_with("Parsed_showinfo") {
+            self.shown(text);
         } else if let (true, Some(rest)) = (name.is_empty(), text.strip_prefix("ffmpeg version ")) {
             self.version = Version::parse(rest);
         } else if let Some(rest) = text.strip_prefix("Stream #") {
@@ -115,6 +124,30 @@ impl Log {
         } else if text.starts_with("displaymatrix:") && !self.stream.is_empty() {
             self.matrices.push(self.stream.clone());
         }
+    }
+
+    /// A line on a frame: first `n:   0 pts: …`, then `color_range:tv color_space:bt709 …`.
+    fn shown(&mut self, text: &str) {
+        if let Some(rest) = text.strip_prefix("n:") {
+            self.frame = rest.split_whitespace().next().and_then(|number| number.parse().ok());
+        } else if text.starts_with("color_range:") {
+            // Another thread may have written into the middle of the line.
+            let word = |key| {
+                let name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+                value(text, key).filter(name).filter(|word| !word.is_empty())
+            };
+            let (Some(range), Some(space)) = (word("color_range:"), word("color_space:")) else { return };
+            let Some(from) = self.frame.take() else { return };
+            self.coloured = self.coloured.saturating_add(1);
+            if self.colours.last().is_none_or(|last| (last.range.as_str(), last.space.as_str()) != (range, space)) {
+                self.colours.push(Coloured { from, range: range.to_owned(), space: space.to_owned() });
+            }
+        }
+    }
+
+    /// How many of so many frames have not told of their colours.
+    pub(super) fn uncoloured(&self, frames: u64) -> u64 {
+        frames.saturating_sub(self.coloured)
     }
 
     /// A line such as `0:1[0x2](und): Audio: mp3 (mp3float), …` or `0:0 -> #0:0 (h264 (native) -> …`.

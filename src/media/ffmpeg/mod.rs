@@ -20,17 +20,17 @@ mod program;
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
+use tempfile::NamedTempFile;
 
 use self::listing::Listing;
 use self::probe::Facts;
 use self::program::{Input, Outputs, Program};
 use super::container::Turn;
-use super::picture::Picture;
+use super::picture::{Colour, Picture};
 use super::{Fault, FrameIndex, Limits, MediaError};
 
 /// The name of the program.
@@ -38,10 +38,28 @@ const NAME: &str = if cfg!(windows) { "ffmpeg.exe" } else { "ffmpeg" };
 
 /// Where the program is: the first on the PATH, if there is one.
 pub fn find() -> Option<PathBuf> {
+    on_path(NAME)
+}
+
+/// The first program of a name on the PATH that can be started.
+fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(NAME))
-        .find(|program| program.is_file())
+        .map(|folder| folder.join(name))
+        .find(|program| executable(program))
+}
+
+/// Whether a path is a program that can be started.
+fn executable(path: &Path) -> bool {
+    let Ok(about) = fs::metadata(path) else { return false };
+    #[cfg(unix)]
+    let may_run = {
+        use std::os::unix::fs::PermissionsExt;
+        about.permissions().mode() & 0o111 != 0
+    };
+    #[cfg(not(unix))]
+    let may_run = true;
+    about.is_file() && may_run
 }
 
 /// A decoded frame.
@@ -99,18 +117,22 @@ pub fn sample(
     }
     let turn = if facts.has_matrix { probe::turn(&program, &input, &facts)? } else { Turn::default() };
     let bytes = facts.form.bytes(facts.width, facts.height)?;
-    let film = Film { program: &program, input: &input, facts: &facts, turn, bytes, limits };
+    let hidden = packets.hidden().unwrap_or_default();
+    if hidden.len() > program::MOST_RUNS {
+        return Err(MediaError::Unsupported("the edit list hides pictures in too many places".to_owned()));
+    }
+    let film = Film { program: &program, input: &input, facts: &facts, hidden: &hidden, turn, bytes, limits };
 
     let guess = packets.guess();
     let guessed = if guess.is_empty() { Vec::new() } else { pick(&guess.times(), guess.duration())? };
     let mut threads = threads.max(1);
     let mut survey = film.survey(&guessed, threads)?;
-    let mut wrong = survey.log.faults(&input);
+    let mut wrong = survey.faults(&film);
     if threads > 1 && (!wrong.is_empty() || survey.ended.is_some()) {
         // What several threads make of a broken stream depends on which is first.
         threads = 1;
         survey = film.survey(&guessed, threads)?;
-        wrong = survey.log.faults(&input);
+        wrong = survey.faults(&film);
     }
     let real = &mut survey.listing;
     if real.is_empty() {
@@ -126,8 +148,9 @@ pub fn sample(
         let total = times.len();
         return Err(MediaError::Usage(format!("frame {beyond} was asked for, but the video has {total} frames")));
     }
-    let missing = film.give(survey.spilt, &wanted, &times, out)?;
-    film.stream(&missing, &times, threads, out)?;
+    let known = Known { times: &times, colours: film.colours(&survey.log)? };
+    let missing = film.give(survey.spilt, &wanted, &known, out)?;
+    film.stream(&missing, &known, threads, out)?;
 
     let lost = packets.shown().saturating_sub(times.len());
     if lost > 0 && facts.frame_each_packet() {
@@ -145,6 +168,8 @@ struct Film<'a> {
     program: &'a Program,
     input: &'a Input,
     facts: &'a Facts,
+    /// The times, in ticks, of frames that the edit list hides.
+    hidden: &'a [RangeInclusive<i64>],
     turn: Turn,
     /// The size of a raw picture.
     bytes: usize,
@@ -161,9 +186,35 @@ struct Survey {
     spilt: Spilt,
 }
 
+impl Survey {
+    /// What is wrong with the video.
+    fn faults(&self, film: &Film<'_>) -> Vec<String> {
+        let mut faults = self.log.faults(film.input);
+        let uncoloured = self.log.uncoloured(self.listing.len() as u64);
+        if film.facts.tells_colours && uncoloured > 0 {
+            faults.push(format!("ffmpeg did not say what colours {uncoloured} of the frames have"));
+        }
+        faults
+    }
+}
+
+/// What is known of the frames before their pictures come.
+struct Known<'a> {
+    times: &'a [f64],
+    /// From which frame on samples mean what; there is one for frame 0.
+    colours: Vec<(u64, Colour)>,
+}
+
+impl Known<'_> {
+    fn colour(&self, index: u64) -> Option<Colour> {
+        let at = self.colours.partition_point(|(from, _)| *from <= index).checked_sub(1)?;
+        self.colours.get(at).map(|(_, colour)| *colour)
+    }
+}
+
 /// Raw pictures in a file, until it is known that they are the right ones.
 struct Spilt {
-    folder: TempDir,
+    file: File,
     runs: Vec<RangeInclusive<u64>>,
 }
 
@@ -174,9 +225,13 @@ const MOST_SPILT: u64 = 2 << 30;
 impl Film<'_> {
     /// Decodes the whole video: counts its frames, and keeps those that will probably be wanted.
     fn survey(&self, wanted: &[u64], threads: usize) -> Result<Survey, MediaError> {
-        let folder = tempfile::tempdir()
-            .map_err(|error| MediaError::Io { path: env::temp_dir(), what: format!("no temporary folder: {error}") })?;
-        let (list, raw) = (folder.path().join("frames"), folder.path().join("pictures"));
+        let none = |error: io::Error| MediaError::Io {
+            path: env::temp_dir(),
+            what: format!("no temporary file can be made: {error}"),
+        };
+        // This has no name, so that nothing is left of it however this process ends.
+        let raw = tempfile::tempfile().map_err(none)?;
+        let list = NamedTempFile::new().map_err(none)?.into_temp_path();
         let wanted: BTreeSet<u64> = wanted.iter().copied().collect();
         let mut runs = program::runs(&wanted);
         let pictures = runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.end() - run.start() + 1));
@@ -184,37 +239,35 @@ impl Film<'_> {
             runs.clear();
         }
         let most = self.limits.decoded.min(self.limits.frames);
-        let outputs = Outputs { form: &self.facts.form, raw: Some(&raw), list: Some((&list, most)) };
-        let (log, ended) = self.program.decode(self.input, &runs, threads, &outputs)?.finish()?;
-        self.same_throughout(&log)?;
-        let listing = match File::open(&list) {
-            Ok(file) => Listing::read(&mut BufReader::new(file), most).map_err(|error| io_error(&list, &error))?,
-            // There is none if no frame was decoded.
-            Err(_) => Listing::default(),
+        let outputs = Outputs {
+            hidden: self.hidden,
+            form: &self.facts.form,
+            raw: Some(raw.try_clone().map_err(none)?),
+            list: Some((&list, most)),
         };
+        let (log, ended) = self.program.decode(self.input, &runs, threads, outputs)?.finish()?;
+        self.same_throughout(&log)?;
+        // The program makes the file anew, or leaves it empty if no frame was decoded.
+        let listing = File::open(&list).and_then(|file| Listing::read(&mut BufReader::new(file), most));
+        let listing = listing.map_err(|error| io_error(&list, &error))?;
         self.limits.check_frames(listing.len() as u64)?;
         if listing.len() as u64 > most {
             return Err(too_many(listing.len(), self.limits));
         }
-        Ok(Survey { listing, log, ended, spilt: Spilt { folder, runs } })
+        Ok(Survey { listing, log, ended, spilt: Spilt { file: raw, runs } })
     }
 
     /// Gives the wanted pictures that were kept. Back come those that were not.
     fn give(
         &self,
-        spilt: Spilt,
+        mut spilt: Spilt,
         wanted: &BTreeSet<u64>,
-        times: &[f64],
+        known: &Known<'_>,
         out: &mut Out<'_>,
     ) -> Result<BTreeSet<u64>, MediaError> {
         let mut missing = wanted.clone();
-        let path = spilt.folder.path().join("pictures");
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(missing),
-            Err(error) => return Err(io_error(&path, &error)),
-        };
-        self.read_runs(file, &spilt.runs, &mut missing, times, out)?;
+        spilt.file.rewind().map_err(|error| io_error(&env::temp_dir(), &error))?;
+        self.read_runs(&spilt.file, &spilt.runs, &mut missing, known, out)?;
         Ok(missing)
     }
 
@@ -222,7 +275,7 @@ impl Film<'_> {
     fn stream(
         &self,
         wanted: &BTreeSet<u64>,
-        times: &[f64],
+        known: &Known<'_>,
         threads: usize,
         out: &mut Out<'_>,
     ) -> Result<(), MediaError> {
@@ -230,10 +283,10 @@ impl Film<'_> {
             return Ok(());
         }
         let runs = program::runs(wanted);
-        let outputs = Outputs { form: &self.facts.form, raw: None, list: None };
-        let mut running = self.program.decode(self.input, &runs, threads, &outputs)?;
+        let outputs = Outputs { hidden: self.hidden, form: &self.facts.form, raw: None, list: None };
+        let mut running = self.program.decode(self.input, &runs, threads, outputs)?;
         let mut missing = wanted.clone();
-        self.read_runs(running.stdout(), &runs, &mut missing, times, out)?;
+        self.read_runs(running.stdout(), &runs, &mut missing, known, out)?;
         let (log, _) = if missing.is_empty() { running.stop() } else { running.finish()? };
         self.same_throughout(&log)?;
         if !missing.is_empty() {
@@ -248,7 +301,7 @@ impl Film<'_> {
         mut from: impl Read,
         runs: &[RangeInclusive<u64>],
         missing: &mut BTreeSet<u64>,
-        times: &[f64],
+        known: &Known<'_>,
         out: &mut Out<'_>,
     ) -> Result<(), MediaError> {
         for index in runs.iter().cloned().flatten() {
@@ -256,14 +309,25 @@ impl Film<'_> {
                 break;
             }
             let Some(raw) = read_picture(&mut from, self.bytes)? else { break };
-            let time = usize::try_from(index).ok().and_then(|index| times.get(index));
-            if let (Some(time), true) = (time, missing.remove(&index)) {
-                let Facts { width, height, form, colour, .. } = self.facts;
-                let picture = form.picture(*width, *height, *colour, &raw)?;
+            let time = usize::try_from(index).ok().and_then(|index| known.times.get(index));
+            if let (Some(time), Some(colour), true) = (time, known.colour(index), missing.remove(&index)) {
+                let Facts { width, height, form, .. } = self.facts;
+                let picture = form.picture(*width, *height, colour, &raw)?;
                 out(Taken { index, time: *time, picture, turn: self.turn })?;
             }
         }
         Ok(())
+    }
+
+    /// What samples mean, from frame to frame.
+    fn colours(&self, log: &log::Log) -> Result<Vec<(u64, Colour)>, MediaError> {
+        let named = log.colours.iter().map(|told| Ok((told.from, self.facts.colour(&told.range, &told.space)?)));
+        let mut colours = named.collect::<Result<Vec<_>, MediaError>>()?;
+        match colours.first_mut() {
+            Some((from, _)) => *from = 0,
+            None => colours.push((0, self.facts.colour("unknown", "unknown")?)),
+        }
+        Ok(colours)
     }
 
     /// Refuses pictures that change: the program counts them from 0 again, so that they would be the wrong ones.
@@ -272,7 +336,7 @@ impl Film<'_> {
             log.config().is_none_or(|config| (config.width, config.height) == (self.facts.width, self.facts.height));
         if log.configured() > 1 || !first {
             return Err(MediaError::Unsupported(
-                "the pictures change their size or their kind midway, which is not supported".to_owned(),
+                "the pictures change their size, their kind or their colours midway, which is not supported".to_owned(),
             ));
         }
         Ok(())
@@ -318,6 +382,10 @@ fn regular(path: &Path) -> Result<u64, MediaError> {
     let about = fs::metadata(path).map_err(|what| error(what.to_string()))?;
     if !about.is_file() {
         return Err(error("is not a regular file".to_owned()));
+    }
+    // Files of the system that have no size (such as those of /proc) may never end, or wait forever.
+    if about.len() == 0 {
+        return Err(MediaError::Damaged("the file is empty".to_owned()));
     }
     Ok(about.len())
 }

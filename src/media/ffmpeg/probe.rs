@@ -12,9 +12,10 @@ pub(super) struct Facts {
     pub(super) width: u32,
     pub(super) height: u32,
     pub(super) form: Form,
-    pub(super) colour: Colour,
     /// Whether the container has a matrix that turns the picture.
     pub(super) has_matrix: bool,
+    /// Whether the program says what colours frames have. Old ones do not.
+    pub(super) tells_colours: bool,
     codec: String,
 }
 
@@ -25,6 +26,26 @@ impl Facts {
         let codecs = ["h264", "mpeg1video", "mpeg2video", "prores", "mjpeg", "ffv1", "dvvideo", "rawvideo", "flv1"];
         codecs.contains(&self.codec.as_str())
     }
+
+    /// What samples mean, by the program's names for their range and their matrix.
+    pub(super) fn colour(&self, range: &str, space: &str) -> Result<Colour, MediaError> {
+        let full_range = match range {
+            "pc" | "full" | "jpeg" => Some(true),
+            "tv" | "limited" | "mpeg" => Some(false),
+            _ => None,
+        };
+        // Codecs of video have limited range unless they say otherwise; gray from others is that of images.
+        let video = ["h264", "hevc", "vp9", "av1", "vvc"].contains(&self.codec.as_str());
+        let hint = if self.form.is_rgb() {
+            ColourHint { matrix: Some(0), full_range: Some(full_range.unwrap_or(true)) }
+        } else if self.form.is_full_range() || (self.form.is_gray() && full_range.is_none() && !video) {
+            ColourHint { matrix: Some(matrix(space)), full_range: Some(true) }
+        } else {
+            ColourHint { matrix: Some(matrix(space)), full_range }
+        };
+        hint.resolve()
+            .ok_or_else(|| MediaError::Unsupported(format!("the colours are `{space}`, which is not supported")))
+    }
 }
 
 /// Decodes the first frame to see what it is.
@@ -33,45 +54,42 @@ pub(super) fn facts(program: &mut Program, input: &Input) -> Result<Facts, Media
     program.version = log.version;
     let (Some(config), Some((_, codec))) = (log.config(), &log.mapped) else {
         let why = log.first_error(input).or(status).unwrap_or_else(|| "there is no frame in it".to_owned());
-        let foreign = ["whitelist", "matches no streams", "Invalid data found when processing input", "Decoder"];
-        // The list is long, and says nothing to anybody.
-        let short = why.split(" not on whitelist").next().unwrap_or(&why);
-        let why_not = match short.len() < why.len() {
-            true => format!("it is a list of other files, or of a kind that is not read ({short})"),
-            false => format!("ffmpeg cannot decode it: {why}"),
-        };
-        return Err(match foreign.iter().any(|word| why.contains(word)) {
-            true => MediaError::Unsupported(why_not),
-            false => MediaError::Damaged(why_not),
-        });
+        return Err(cannot_decode(&why));
     };
-    let unknown = ("unknown".to_owned(), "unknown".to_owned());
-    let (range, space) = log.colour.as_ref().unwrap_or(&unknown);
     let Some(form) = Form::named(&config.format) else {
         return Err(MediaError::Unsupported(format!(
             "the pictures are `{}`, which is not supported; convert the video to H.264 first",
             config.format
         )));
     };
-    let full_range = match range.as_str() {
-        "pc" | "full" | "jpeg" => Some(true),
-        "tv" | "limited" | "mpeg" => Some(false),
-        _ => None,
-    };
-    // Codecs of video have limited range unless they say otherwise; gray from others is that of images.
-    let video = ["h264", "hevc", "vp9", "av1", "vvc"].contains(&codec.as_str());
-    let hint = if form.is_rgb() {
-        ColourHint { matrix: Some(0), full_range: Some(full_range.unwrap_or(true)) }
-    } else if form.is_full_range() || (form.is_gray() && full_range.is_none() && !video) {
-        ColourHint { matrix: Some(matrix(space)), full_range: Some(true) }
-    } else {
-        ColourHint { matrix: Some(matrix(space)), full_range }
-    };
-    let Some(colour) = hint.resolve() else {
-        return Err(MediaError::Unsupported(format!("the colours are `{space}`, which is not supported")));
-    };
     let (width, height, has_matrix) = (config.width, config.height, log.has_matrix());
-    Ok(Facts { width, height, form, colour, has_matrix, codec: codec.clone() })
+    let tells_colours = !log.colours.is_empty();
+    let facts = Facts { width, height, form, has_matrix, tells_colours, codec: codec.clone() };
+    // What is not supported is said before everything is decoded.
+    log.colours.first().map(|first| facts.colour(&first.range, &first.space)).transpose()?;
+    Ok(facts)
+}
+
+/// Why the program cannot open a file, from its first error.
+fn cannot_decode(why: &str) -> MediaError {
+    // The list of formats is long, and says nothing to anybody.
+    if let Some((before, _)) = why.split_once("Format not on whitelist") {
+        let format = before.trim_end().trim_end_matches(':');
+        let lists = ["hls", "applehttp", "concat", "dash", "imf", "sdp", "rtsp", "image2", "redir", "asx"];
+        return MediaError::Unsupported(match format {
+            "" => "it is of a kind that is not read".to_owned(),
+            _ if lists.iter().any(|list| format.split(',').any(|name| name == *list)) => {
+                format!("it is a playlist ({format}) that names other files; name the video file itself")
+            }
+            _ => format!("it is of a kind that is not read ({format})"),
+        });
+    }
+    let what = format!("ffmpeg cannot decode it: {why}");
+    let foreign = ["whitelist", "matches no streams", "Invalid data found when processing input", "Decoder"];
+    match foreign.iter().any(|word| why.contains(word)) {
+        true => MediaError::Unsupported(what),
+        false => MediaError::Damaged(what),
+    }
 }
 
 /// The number of a matrix in ITU-T H.273 by ffmpeg's name for it.

@@ -3,13 +3,20 @@
 //! Invariant: it is given the one file as `file:` and its absolute path, so that no name can be an option or a
 //! protocol; only formats that hold their own data are read, so that no file can name another one. It never outlives
 //! the value that stands for it, and its log is always drained.
+//!
+//! When this process is killed, that value is not dropped. On Linux the program then dies too, if `setpriv` of
+//! util-linux is there to ask the system for it. Elsewhere it ends with its file, or by the limit on processor time
+//! that it inherits.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{BufReader, Read};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::path::{self, Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
 
 use super::MediaError;
@@ -26,8 +33,8 @@ const FORMATS: &str = "3dostr,4xm,apng,asf,av1,avi,avs,avs2,avs3,bethsoftvid,bfi
     ser,siff,simbiosis_imx,smjpeg,smk,smush,swf,thp,tiertexseq,tmv,ty,vc1,vc1test,viv,vivo,vmd,vvc,wc3movie,webm,\
     webp_pipe,wsvqa,wtv,xmv,yop,yuv4mpegpipe";
 
-/// More runs of wanted frames than this become one, from the first to the last: each costs time for each frame.
-const MOST_RUNS: usize = 256;
+/// The most runs of frames that the program is told of. All have to fit on a command line, which is short on Windows.
+pub(super) const MOST_RUNS: usize = 512;
 
 /// The file.
 pub(super) struct Input {
@@ -48,23 +55,43 @@ impl Input {
 /// The program.
 pub(super) struct Program {
     path: PathBuf,
+    /// What starts it so that it dies with this process, if there is such a program.
+    tie: Option<PathBuf>,
     /// Its version, which is a high one as long as it is not known.
     pub(super) version: Version,
 }
 
+/// What `setpriv` is told: the program that follows gets this signal when the thread that started it ends.
+const TIE: [&str; 3] = ["--pdeathsig", "KILL", "--"];
+
+/// The program that ties another to this process; `None` if there is none, or only one that does not know how.
+fn tie() -> Option<PathBuf> {
+    static TIED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let tie = super::on_path("setpriv").filter(|_| cfg!(target_os = "linux"))?;
+        let mut command = Command::new(&tie);
+        command.args(TIE).arg(&tie).arg("--version");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success()).then_some(tie)
+    };
+    TIED.get_or_init(find).clone()
+}
+
 /// Where decoded pictures go.
 pub(super) struct Outputs<'a> {
+    /// The times, in ticks, of frames that are not shown and do not count.
+    pub(super) hidden: &'a [RangeInclusive<i64>],
     /// Their form.
     pub(super) form: &'a Form,
     /// The file for the wanted ones; the pipe if there is none.
-    pub(super) raw: Option<&'a Path>,
+    pub(super) raw: Option<File>,
     /// The file for the listing of all frames, and the most that there may be.
     pub(super) list: Option<(&'a Path, u64)>,
 }
 
 impl Program {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), version: Version::NEW }
+        Self { path: path.to_owned(), tie: tie(), version: Version::NEW }
     }
 
     /// The packets of the video, none decoded, as a listing.
@@ -94,17 +121,21 @@ impl Program {
         input: &Input,
         runs: &[RangeInclusive<u64>],
         threads: usize,
-        outputs: &Outputs<'_>,
+        outputs: Outputs<'_>,
     ) -> Result<Running, MediaError> {
-        let terms = runs.iter().map(|run| format!("between(n,{},{})", run.start(), run.end()));
+        // The program leaves these out itself, but not with every decoder.
+        let shown = match outputs.hidden {
+            [] => String::new(),
+            hidden => format!("select='not({})',", within("pts", hidden)),
+        };
         // Raw pictures have no times, but the program wants them to rise.
-        let wanted = format!("select='{}',setpts=N{}", terms.collect::<Vec<_>>().join("+"), outputs.form.filter());
-        // Frames are listed by a corner of theirs, so that this costs nothing.
-        let listed = "crop='min(16,iw)':'min(16,ih)':0:0";
+        let wanted = format!("select='{}',setpts=N{}", within("n", runs), outputs.form.filter());
+        // Frames are listed by a corner of theirs, so that this costs nothing. Each tells its colours in the log.
+        let listed = "crop='min(16,iw)':'min(16,ih)':0:0,showinfo";
         let filter = match (runs.is_empty(), outputs.list) {
-            (true, _) => format!("[0:V:0]{listed}[all]"),
-            (false, None) => format!("[0:V:0]{wanted}[wanted]"),
-            (false, Some(_)) => format!("[0:V:0]split[a][b];[a]{wanted}[wanted];[b]{listed}[all]"),
+            (true, _) => format!("[0:V:0]{shown}{listed}[all]"),
+            (false, None) => format!("[0:V:0]{shown}{wanted}[wanted]"),
+            (false, Some(_)) => format!("[0:V:0]{shown}split[a][b];[a]{wanted}[wanted];[b]{listed}[all]"),
         };
         let rate = if self.version < Version(5, 1) { "-vsync" } else { "-fps_mode" };
         // The stream's own ticks. `filter` is known since 6.1, -1 was still known to 8.1.
@@ -114,15 +145,14 @@ impl Program {
         // Raw pictures are only copied: threads for that would cost more than they give.
         let shared = ["-threads", "1", rate, "passthrough", "-enc_time_base", tick, "-y"];
         if !runs.is_empty() {
-            command.args(["-map", "[wanted]"]).args(shared).args(["-f", "rawvideo"]);
-            command.arg(outputs.raw.map_or_else(|| OsString::from("pipe:1"), file_name));
+            command.args(["-map", "[wanted]"]).args(shared).args(["-f", "rawvideo", "pipe:1"]);
         }
         if let Some((list, most)) = outputs.list {
             let most = most.saturating_add(1).to_string();
             command.args(["-map", "[all]"]).args(shared).args(["-frames:v", &most, "-f", "framecrc"]);
             command.arg(file_name(list));
         }
-        self.start(command)
+        self.start_into(command, outputs.raw)
     }
 
     /// A command up to its input; with one thread, which is enough for one frame.
@@ -132,12 +162,21 @@ impl Program {
 
     /// A command up to its input.
     fn open_with(&self, input: &Input, as_stored: bool, threads: usize) -> Command {
-        let mut command = Command::new(&self.path);
+        let mut command = match &self.tie {
+            Some(tie) => {
+                let mut command = Command::new(tie);
+                command.args(TIE).arg(&self.path);
+                command
+            }
+            None => Command::new(&self.path),
+        };
         // `level` marks each line with its level. With `repeat`, no line stands for several.
         command.args(["-nostdin", "-nostats", "-loglevel", "repeat+level+verbose", "-copyts"]);
         command.args(["-protocol_whitelist", "file", "-format_whitelist", FORMATS]);
         command.args(["-err_detect", "crccheck+bitstream+buffer", "-threads", &threads.to_string()]);
-        // Some decoders are faster than exact on some processors.
+        // Without this, some decoders (that of MPEG-4, for one) are not exact on processors that are faster so. With
+        // it, their pictures are those of the plain code whatever the processor has. Other programs decode without it,
+        // so that their samples may differ a little.
         command.args(["-flags", "+bitexact"]);
         if as_stored {
             command.arg("-noautorotate");
@@ -146,31 +185,42 @@ impl Program {
         command
     }
 
-    fn start(&self, mut command: Command) -> Result<Running, MediaError> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    fn start(&self, command: Command) -> Result<Running, MediaError> {
+        self.start_into(command, None)
+    }
+
+    /// Starts it; what it writes goes to a file, or comes back through a pipe if there is none.
+    fn start_into(&self, mut command: Command, file: Option<File>) -> Result<Running, MediaError> {
+        if !super::executable(&self.path) {
+            return Err(MediaError::Io {
+                path: self.path.clone(),
+                what: "is no program that can be started".to_owned(),
+            });
+        }
+        command.stdin(Stdio::null()).stdout(file.map_or_else(Stdio::piped, Stdio::from)).stderr(Stdio::piped());
         // Its messages are read by this program, and must be the same everywhere.
         command.env("AV_LOG_FORCE_NOCOLOR", "1").env("LC_ALL", "C").env_remove("FFREPORT");
         let mut child = command.spawn().map_err(|error| cannot_start(&self.path, &error))?;
-        let stdout = child.stdout.take();
+        let stdout: Box<dyn Read> = match child.stdout.take() {
+            Some(pipe) => Box::new(pipe),
+            None => Box::new(io::empty()),
+        };
         let log = child.stderr.take().map(|stderr| thread::spawn(move || drain(stderr)));
-        match stdout {
-            Some(stdout) => Ok(Running { child, stdout, log }),
-            None => Err(MediaError::Crashed("ffmpeg has no output".to_owned())),
-        }
+        Ok(Running { child, stdout, log })
     }
 }
 
 /// The program while it runs.
 pub(super) struct Running {
     child: Child,
-    stdout: ChildStdout,
+    stdout: Box<dyn Read>,
     log: Option<JoinHandle<Log>>,
 }
 
 impl Running {
-    /// What it writes.
-    pub(super) fn stdout(&mut self) -> &mut ChildStdout {
-        &mut self.stdout
+    /// What it writes; nothing if that goes to a file.
+    pub(super) fn stdout(&mut self) -> &mut dyn Read {
+        self.stdout.as_mut()
     }
 
     /// Waits for its end: its log, and what is wrong with how it ended.
@@ -194,7 +244,10 @@ impl Running {
         if code == 255 {
             return Err(MediaError::Crashed("ffmpeg was stopped before its end".to_owned()));
         }
-        // Then it is not the video that is wrong.
+        // Then it is not the video that is wrong. Filters that are refused for other reasons also speak of memory.
+        if log.mentions("nitializing filter") {
+            return Err(MediaError::Crashed(format!("ffmpeg could not set up its filters (exit code {code})")));
+        }
         for (words, what) in [
             (" allocate ", "ffmpeg has run out of its memory (--max-decode-memory)"),
             ("No space left on device", "there is no space left for the pictures in the temporary folder"),
@@ -249,9 +302,41 @@ pub(super) fn runs(wanted: &BTreeSet<u64>) -> Vec<RangeInclusive<u64>> {
             _ => runs.push(*frame..=*frame),
         }
     }
-    match (runs.len() > MOST_RUNS, wanted.first(), wanted.last()) {
-        (true, Some(first), Some(last)) => vec![*first..=*last],
-        _ => runs,
+    joined(&runs, MOST_RUNS)
+}
+
+/// Runs, joined where the gaps are smallest until there are few enough.
+fn joined(runs: &[RangeInclusive<u64>], most: usize) -> Vec<RangeInclusive<u64>> {
+    let gap = |pair: &[RangeInclusive<u64>]| match pair {
+        [one, next] => next.start().saturating_sub(*one.end()),
+        _ => 0,
+    };
+    let mut gaps: Vec<(u64, usize)> = runs.windows(2).enumerate().map(|(at, pair)| (gap(pair), at)).collect();
+    gaps.sort_unstable();
+    let closed: BTreeSet<usize> = gaps.iter().take(runs.len().saturating_sub(most)).map(|(_, at)| *at).collect();
+    let mut joined: Vec<RangeInclusive<u64>> = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
+        match joined.last_mut().filter(|_| at > 0 && closed.contains(&(at - 1))) {
+            Some(last) => *last = *last.start()..=*run.end(),
+            None => joined.push(run.clone()),
+        }
+    }
+    joined
+}
+
+/// An expression that is 1 where a variable is within one of the runs, which rise, and 0 elsewhere. It is a tree,
+/// because the program knows no sum of more than a hundred terms, and because each frame then costs only a few
+/// comparisons.
+fn within<N: Display + PartialEq>(variable: &str, runs: &[RangeInclusive<N>]) -> String {
+    match runs {
+        [] => "0".to_owned(),
+        [run] if run.start() == run.end() => format!("eq({variable},{})", run.start()),
+        [run] => format!("between({variable},{},{})", run.start(), run.end()),
+        _ => {
+            let (below, above) = runs.split_at(runs.len() / 2);
+            let Some(border) = above.first().map(RangeInclusive::start) else { return "0".to_owned() };
+            format!("if(lt({variable},{border}),{},{})", within(variable, below), within(variable, above))
+        }
     }
 }
 
@@ -262,7 +347,7 @@ fn file_name(path: &Path) -> OsString {
     name
 }
 
-fn cannot_start(path: &Path, error: &std::io::Error) -> MediaError {
+fn cannot_start(path: &Path, error: &io::Error) -> MediaError {
     MediaError::Io { path: path.to_owned(), what: format!("cannot be started: {error}") }
 }
 
