@@ -107,16 +107,54 @@ pub fn index(source: &mut dyn Source, bytes: u64, limits: &Limits) -> Result<Ind
     let start = reader.take(bytes.min(64), 64)?;
     reader.go(0)?;
     if start.starts_with(&matroska::MAGIC) {
-        return matroska::index(&mut reader, limits);
+        return matroska::index(&mut reader, limits).map(doubt);
     }
     if mp4::looks_like(&start) {
-        return mp4::index(&mut reader, limits);
+        return mp4::index(&mut reader, limits).map(doubt);
     }
     let what = match known(&start) {
         Some(name) => format!("the file is {name}, not MP4, QuickTime, Matroska or WebM"),
         None => "the file is not MP4, QuickTime, Matroska or WebM".to_owned(),
     };
     Err(MediaError::Unsupported(format!("{what}; ffmpeg may be able to read it (--decoder ffmpeg)")))
+}
+
+/// Adds faults for times that no writer writes: a frame that is shown for longer than a day, or in an order in which no
+/// codec has its pictures.
+fn doubt(mut index: Index) -> Index {
+    const DAY: u64 = 24 * 60 * 60;
+    let (over, under) = index.tick;
+    let longest = u128::from(DAY) * u128::from(under) / u128::from(over.max(1));
+    let ends = index.shown.iter().skip(1).map(|shown| shown.time).chain([index.end]);
+    let spans = index.shown.iter().zip(ends).map(|(shown, end)| end.saturating_sub(shown.time));
+    if spans.max().is_some_and(|span| u128::try_from(span).is_ok_and(|span| span > longest)) {
+        index.faults.push("a time in the file is broken: a frame would be shown for more than a day".to_owned());
+    }
+    if out_of_order(&index.packets, index.codec) {
+        index.faults.push("a time in the file is broken: frames may be in the wrong order".to_owned());
+    }
+    index
+}
+
+/// Whether a packet is shown after one that is decoded so much later that no decoder could have kept it, or after a key
+/// frame that follows it.
+fn out_of_order(packets: &[Packet], codec: Codec) -> bool {
+    let kept = match codec {
+        // A decoder keeps 16 pictures, which are two packets each where fields are apart.
+        Codec::H264 | Codec::H265 => 32,
+        // Each packet shows one picture at once.
+        Codec::Vp9 | Codec::Av1 => 0,
+    };
+    let latest = |latest: &mut i64, packet: &Packet| {
+        *latest = (*latest).max(packet.pts);
+        Some(*latest)
+    };
+    let latest: Vec<i64> = packets.iter().scan(i64::MIN, latest).collect();
+    let late = latest.iter().zip(packets.iter().skip(kept + 1)).any(|(latest, packet)| *latest > packet.pts);
+    // Where all are marked as key frames, none is.
+    let marked = packets.iter().any(|packet| !packet.key);
+    late || marked
+        && latest.iter().zip(packets.iter().skip(1)).any(|(latest, packet)| packet.key && *latest > packet.pts)
 }
 
 /// The name of another kind of file, by its first bytes.

@@ -22,6 +22,7 @@ use super::{Index, Limits, MediaError, Packet, Shown, in_order};
 /// How each file begins: the name of its header.
 pub(super) const MAGIC: [u8; 4] = [0x1a, 0x45, 0xdf, 0xa3];
 
+const EBML: u32 = u32::from_be_bytes(MAGIC);
 const SEGMENT: u32 = 0x1853_8067;
 const INFO: u32 = 0x1549_a966;
 const TRACKS: u32 = 0x1654_ae6b;
@@ -34,8 +35,20 @@ const BLOCK_DURATION: u32 = 0x9b;
 const REFERENCE: u32 = 0xfb;
 const ENCRYPTED_BLOCK: u32 = 0xaf;
 
+/// What else there is in a segment and in a cluster: an index of the parts, chapters, tags and so on.
+const OTHER: [u32; 14] = [
+    INFO, TRACKS, 0x114d_9b74, 0x1c53_bb6b, 0x1941_a469, 0x1043_a770, 0x1254_c367, 0x1b53_8667, 0xec, 0xbf, 0x5854,
+    0xa7, 0xab, 0x7e5b,
+];
+
 /// Nanoseconds a tick where the file does not say.
 const USUAL_TICK: u64 = 1_000_000;
+
+/// How much is looked through at a time.
+const WINDOW: usize = 64 << 10;
+
+/// A fault that is found at two places.
+const SECOND: &str = "another video follows in the same file, which is left out";
 
 /// Farther than any time in a file.
 const FAR: i64 = 1 << 60;
@@ -44,26 +57,27 @@ const FAR: i64 = 1 << 60;
 pub(super) fn index(reader: &mut Reader<'_>, limits: &Limits) -> Result<Index, MediaError> {
     let mut faults = Faults::default();
     let segment = segment(reader)?;
-    let (tick, tracks) = headers(segment, reader)?;
+    let (tick, track, numbers) = headers(segment, reader, &mut faults)?;
     let mut walk = Walk {
         limits,
         tick,
-        tracks: tracks.into_iter().map(|track| (track, Packets::default())).collect(),
+        track: &track,
+        numbers: &numbers,
+        packets: Packets::default(),
         faults: &mut faults,
         cut: false,
     };
     walk.clusters(segment, reader)?;
     let cut = walk.cut;
-    let tracks = walk.tracks;
+    let packets = walk.packets;
     match segment.end.and_then(|end| end.checked_sub(reader.bytes())) {
         Some(missing @ 1..) => {
             let all = reader.bytes().saturating_add(missing);
             faults.add(format!("the file is cut off: {missing} of its {all} bytes are not there"));
         }
-        _ if cut => faults.add("the file is cut off: it ends inside a frame"),
+        _ if cut => faults.add("the file is cut off: its last part is not whole"),
         _ => {}
     }
-    let (track, packets) = choose(tracks)?;
     let (codec, config) = track.codec()?;
     if packets.list.is_empty() {
         return Err(MediaError::Damaged(if faults.into_vec().is_empty() {
@@ -126,8 +140,13 @@ fn segment(reader: &mut Reader<'_>) -> Result<Element, MediaError> {
     Err(MediaError::Damaged("the file ends after its header".to_owned()))
 }
 
-/// The tick and the video tracks, which mostly, but not always, stand before the first cluster.
-fn headers(segment: Element, reader: &mut Reader<'_>) -> Result<(u64, Vec<Track>), MediaError> {
+/// The tick, the video track and the numbers of all tracks, which mostly, but not always, stand before the first
+/// cluster.
+fn headers(
+    segment: Element,
+    reader: &mut Reader<'_>,
+    faults: &mut Faults,
+) -> Result<(u64, Track, Vec<u64>), MediaError> {
     let mut tick = USUAL_TICK;
     let mut found = None;
     reader.go(segment.start)?;
@@ -156,17 +175,24 @@ fn headers(segment: Element, reader: &mut Reader<'_>) -> Result<(u64, Vec<Track>
     let tracks = found.ok_or_else(|| {
         MediaError::Damaged("the file does not say what is in it (it has no `Tracks` element)".to_owned())
     })?;
-    if tracks.is_empty() {
-        return Err(MediaError::Unsupported("the file has no video track".to_owned()));
+    let none = || MediaError::Unsupported("the file has no video track".to_owned());
+    let track = tracks.video.ok_or_else(none)?;
+    if tick == 0 {
+        faults.add("the file's time scale is 0; its times are taken for milliseconds");
+        tick = USUAL_TICK;
     }
-    Ok((if tick == 0 { USUAL_TICK } else { tick }, tracks))
+    Ok((tick, track, tracks.numbers))
 }
 
 /// Goes through the clusters.
 struct Walk<'a> {
     limits: &'a Limits,
     tick: u64,
-    tracks: Vec<(Track, Packets)>,
+    /// The track that is shown, and its packets so far.
+    track: &'a Track,
+    packets: Packets,
+    /// The numbers of all tracks.
+    numbers: &'a [u64],
     faults: &'a mut Faults,
     /// Whether the file ends inside a cluster's element.
     cut: bool,
@@ -174,15 +200,21 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn clusters(&mut self, segment: Element, reader: &mut Reader<'_>) -> Result<(), MediaError> {
-        let end = segment.end.unwrap_or(u64::MAX).min(reader.bytes());
+        // Where the segment says that it ends before the file does, as long as that is to be believed.
+        let mut edge = segment.end.filter(|end| *end < reader.bytes());
         let mut cluster = None;
         let mut time = None;
+        // Whether what was read last is of an unknown kind.
+        let mut strange = false;
         reader.go(segment.start)?;
         loop {
             if cluster.is_some_and(|end| reader.at() >= end) {
                 cluster = None;
             }
-            let element = match Element::next(reader, end) {
+            if edge.take_if(|end| reader.at() >= *end).is_some() && !self.goes_on(reader)? {
+                return Ok(());
+            }
+            let element = match Element::next(reader, u64::MAX) {
                 Ok(Some(element)) => element,
                 Ok(None) => return Ok(()),
                 Err(Broken::Stop(error)) => return Err(error),
@@ -191,51 +223,107 @@ impl Walk<'_> {
                     return Ok(());
                 }
                 Err(Broken::NoElement(at)) => {
-                    self.faults.add(format!("the file is damaged at byte {at}: frames may be missing"));
-                    match find_cluster(reader, at + 1, end)? {
-                        Some(at) => reader.go(at)?,
-                        None => return Ok(()),
+                    self.damaged(at);
+                    if !to_cluster(reader, at + 1)? {
+                        return Ok(());
                     }
+                    (cluster, strange) = (None, false);
                     continue;
                 }
             };
             // Past the end of its cluster, a size is no longer to be believed.
             let over = element.end.zip(cluster).is_some_and(|(end, cluster)| end > cluster);
             if over && element.id != CLUSTER {
-                if element.end.is_some_and(|end| end > reader.bytes()) {
-                    self.cut = true;
-                }
-                self.faults.add(format!("the file is damaged at byte {}: frames may be missing", element.head));
-                reader.go(cluster.unwrap_or(end))?;
+                self.cut |= element.end.is_some_and(|end| end > reader.bytes());
+                self.damaged(element.head);
+                reader.go(cluster.unwrap_or(element.start))?;
                 continue;
+            }
+            if element.end.zip(edge).is_some_and(|(end, edge)| end > edge) {
+                self.faults.add("the file is damaged: it is longer than it says");
+                edge = None;
             }
             match element.id {
                 CLUSTER => {
                     cluster = element.end.filter(|end| *end <= reader.bytes());
-                    time = None;
+                    if element.end.is_some() && cluster.is_none() {
+                        // Either the file is too short or the size is wrong; its blocks are read in any case.
+                        match segment.end {
+                            Some(end) if end <= reader.bytes() => self.damaged(element.head),
+                            _ => self.cut = true,
+                        }
+                    }
+                    (time, strange) = (None, false);
                     continue;
                 }
-                SEGMENT => return Ok(()),
+                SEGMENT | EBML => {
+                    self.faults.add(SECOND);
+                    return Ok(());
+                }
                 CLUSTER_TIME => time = element.unsigned(reader).ok(),
                 SIMPLE_BLOCK => self.block(element, time, None, reader)?,
                 BLOCK_GROUP => self.group(element, time, reader)?,
                 ENCRYPTED_BLOCK => self.faults.add("the file has encrypted blocks, which are left out"),
                 _ => {}
             }
-            match element.end {
-                Some(next) => {
-                    self.cut |= next > reader.bytes() && segment.end.is_none();
+            let known = [CLUSTER_TIME, SIMPLE_BLOCK, BLOCK_GROUP, ENCRYPTED_BLOCK].contains(&element.id)
+                || OTHER.contains(&element.id);
+            if !known {
+                // It may be a block with a damaged name.
+                self.damaged(element.head);
+            }
+            match element.end.filter(|end| *end <= reader.bytes()) {
+                // Two in a row are no elements but bytes of something else.
+                Some(next) if known || !strange => {
                     reader.go(next)?;
+                    strange = !known;
                 }
-                None => {
-                    self.faults.add(format!("the file is damaged at byte {}: frames may be missing", element.head));
-                    match find_cluster(reader, element.start, end)? {
-                        Some(at) => reader.go(at)?,
-                        None => return Ok(()),
+                _ => {
+                    let found = to_cluster(reader, element.start)?;
+                    if found || element.end.is_none() {
+                        self.damaged(element.head);
                     }
+                    if !found {
+                        // The file ends in this element, or its size is wrong.
+                        self.cut |= element.end.is_some_and(|end| end > reader.bytes());
+                        return Ok(());
+                    }
+                    (cluster, strange) = (None, false);
                 }
             }
         }
+    }
+
+    /// Whether the segment goes on where it says that it ends, which is a fault. What may follow are empty parts and
+    /// zeros; another file in the same one is left out.
+    fn goes_on(&mut self, reader: &mut Reader<'_>) -> Result<bool, MediaError> {
+        let from = loop {
+            let from = reader.at();
+            match Element::next(reader, u64::MAX) {
+                Ok(None) => return Ok(false),
+                Err(Broken::Stop(error)) => return Err(error),
+                Ok(Some(Element { id: 0xec, end: Some(end), .. })) if end <= reader.bytes() => reader.go(end)?,
+                Ok(Some(Element { id: SEGMENT | EBML, .. })) => {
+                    self.faults.add(SECOND);
+                    return Ok(false);
+                }
+                _ => break from,
+            }
+        };
+        reader.go(from)?;
+        while reader.left() > 0 {
+            let window = reader.take(reader.left().min(WINDOW as u64), WINDOW)?;
+            if window.iter().any(|byte| *byte != 0) {
+                self.faults.add("the file is damaged: it is longer than it says");
+                reader.go(from)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn damaged(&mut self, at: u64) {
+        self.faults.add(format!("the file is damaged at byte {at}: frames may be missing"));
     }
 
     /// A block and what is said of it.
@@ -253,25 +341,33 @@ impl Walk<'_> {
                     break;
                 }
                 Err(_) => {
-                    self.faults.add(format!("the file is damaged at byte {}: frames may be missing", group.head));
+                    self.damaged(group.head);
                     break;
                 }
             };
             match element.id {
-                BLOCK => block = Some(element),
+                BLOCK => {
+                    let before = block.replace(element);
+                    if before.is_some() {
+                        self.damaged(element.head);
+                    }
+                }
                 BLOCK_DURATION => duration = element.unsigned(reader).unwrap_or(0),
                 REFERENCE => key = false,
                 _ => {}
             }
             let Some(next) = element.end.filter(|next| *next <= end) else {
-                self.faults.add(format!("the file is damaged at byte {}: frames may be missing", element.head));
+                self.damaged(element.head);
                 break;
             };
             reader.go(next)?;
         }
         match block.filter(|block| block.end.is_some_and(|inner| inner <= end)) {
             Some(block) => self.block(block, time, Some((key, duration)), reader),
-            None => Ok(()),
+            None => {
+                self.damaged(group.head);
+                Ok(())
+            }
         }
     }
 
@@ -282,9 +378,8 @@ impl Walk<'_> {
         group: Option<(bool, u64)>,
         reader: &mut Reader<'_>,
     ) -> Result<(), MediaError> {
-        let tracks = &self.tracks;
-        let known = |number| tracks.iter().any(|(track, _)| track.number == number);
-        let block = match Block::read(element, reader, known) {
+        let Self { track, packets, .. } = self;
+        let block = match Block::read(element, reader, |number| track.number == number) {
             Ok(block) => block,
             Err(Wrong::Stop(error)) => return Err(error),
             Err(Wrong::Cut) => {
@@ -297,9 +392,12 @@ impl Walk<'_> {
                 return Ok(());
             }
         };
-        let Some((track, packets)) = self.tracks.iter_mut().find(|(track, _)| track.number == block.track) else {
+        if block.track != track.number {
+            if !self.numbers.contains(&block.track) {
+                self.faults.add("a block belongs to a track that does not exist: frames may be missing");
+            }
             return Ok(());
-        };
+        }
         if cluster.is_none() {
             self.faults.add("a part of the file does not say when its frames are shown");
         }
@@ -316,6 +414,7 @@ impl Walk<'_> {
         let mut time = base + i64::from(block.time) - late.round().min(FAR as f64) as i64;
         for (number, (offset, size)) in block.packets.into_iter().enumerate() {
             if size == 0 {
+                self.faults.add("a block of the video has no bytes and is left out");
                 continue;
             }
             packets.list.push(Packet { offset, size, pts: time, key: key && number == 0 });
@@ -326,30 +425,22 @@ impl Walk<'_> {
     }
 }
 
-/// Where the next cluster begins, looked for byte by byte.
-fn find_cluster(reader: &mut Reader<'_>, from: u64, end: u64) -> Result<Option<u64>, MediaError> {
-    const WINDOW: usize = 64 << 10;
+/// Goes to where the next cluster begins, looked for byte by byte; `false` if there is none.
+fn to_cluster(reader: &mut Reader<'_>, from: u64) -> Result<bool, MediaError> {
     let name = CLUSTER.to_be_bytes();
-    let mut at = from;
-    while end.saturating_sub(at) >= name.len() as u64 {
-        reader.go(at)?;
-        let window = reader.take((end - at).min(WINDOW as u64), WINDOW)?;
+    reader.go(from)?;
+    while reader.left() >= name.len() as u64 {
+        let at = reader.at();
+        let window = reader.take(reader.left().min(WINDOW as u64), WINDOW)?;
         if let Some(place) = window.windows(name.len()).position(|bytes| bytes == name) {
-            return Ok(Some(at + place as u64));
+            reader.go(at + place as u64)?;
+            return Ok(true);
         }
         // The name may lie across the border of two windows.
-        at += (window.len() - (name.len() - 1)) as u64;
+        let across = if reader.left() > 0 { name.len() as u64 - 1 } else { 0 };
+        reader.go(reader.at() - across)?;
     }
-    Ok(None)
-}
-
-/// The video track that is shown: one with more than a single picture, preferred, large, first.
-fn choose(tracks: Vec<(Track, Packets)>) -> Result<(Track, Packets), MediaError> {
-    let rank = |(track, packets): &(Track, Packets)| {
-        (packets.list.len().min(2), track.preferred, u64::from(track.size.0) * u64::from(track.size.1))
-    };
-    let none = || MediaError::Unsupported("the file has no video track".to_owned());
-    tracks.into_iter().reduce(|best, next| if rank(&next) > rank(&best) { next } else { best }).ok_or_else(none)
+    Ok(false)
 }
 
 /// Seconds a tick.

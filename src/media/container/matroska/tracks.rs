@@ -12,14 +12,15 @@ const MOST_CONFIG: usize = 1 << 20;
 /// More tracks than any file has.
 const MOST_TRACKS: usize = 256;
 
+/// The kind of a track with pictures.
+const VIDEO: u64 = 1;
+
 /// A video track.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Track {
     pub(super) number: u64,
     codec: String,
     config: Vec<u8>,
-    /// Whether it is one that is shown if nobody chooses.
-    pub(super) preferred: bool,
     pub(super) size: (u32, u32),
     /// Nanoseconds a frame; 0 if it does not say.
     pub(super) duration: u64,
@@ -99,14 +100,31 @@ impl Track {
     }
 }
 
-/// The video tracks of a `Tracks` element.
-pub(super) fn read(tracks: Element, reader: &mut Reader<'_>) -> Result<Vec<Track>, MediaError> {
-    let mut out = Vec::new();
-    let mut seen = 0;
+/// What a `Tracks` element says.
+#[derive(Debug, Default)]
+pub(super) struct Tracks {
+    /// The video track that is shown: the first one. Neither its size nor its length counts, nor whether it is marked
+    /// as enabled or as the default: that is the track that `0:V:0` is for ffmpeg, and so all decoders show the same.
+    /// Pictures that are attached are no tracks in these files.
+    pub(super) video: Option<Track>,
+    /// The numbers of all tracks.
+    pub(super) numbers: Vec<u64>,
+}
+
+/// The tracks of a `Tracks` element.
+pub(super) fn read(tracks: Element, reader: &mut Reader<'_>) -> Result<Tracks, MediaError> {
+    let mut out = Tracks::default();
     each(tracks, reader, |element, reader| {
-        if element.id == 0xae && seen < MOST_TRACKS {
-            seen += 1;
-            out.extend(entry(element, reader)?);
+        if element.id == 0xae {
+            if out.numbers.len() >= MOST_TRACKS {
+                return Err(MediaError::Damaged(format!("the file has more than {MOST_TRACKS} tracks")));
+            }
+            let (track, kind) = entry(element, reader)?;
+            out.numbers.push(track.number);
+            // What does not say how it is coded is no stream for ffmpeg either.
+            if kind == VIDEO && !track.codec.is_empty() && out.video.is_none() {
+                out.video = Some(track);
+            }
         }
         Ok(())
     })?;
@@ -133,14 +151,13 @@ pub(super) fn each(
     Ok(())
 }
 
-fn entry(entry: Element, reader: &mut Reader<'_>) -> Result<Option<Track>, MediaError> {
+/// A track, and what kind it is.
+fn entry(entry: Element, reader: &mut Reader<'_>) -> Result<(Track, u64), MediaError> {
     let mut kind = 0;
-    let (mut enabled, mut default) = (true, true);
     let mut track = Track {
         number: 0,
         codec: String::new(),
         config: Vec::new(),
-        preferred: true,
         size: (0, 0),
         duration: 0,
         scale: 1.0,
@@ -154,8 +171,6 @@ fn entry(entry: Element, reader: &mut Reader<'_>) -> Result<Option<Track>, Media
         match element.id {
             0xd7 => track.number = element.unsigned(reader)?,
             0x83 => kind = element.unsigned(reader)?,
-            0xb9 => enabled = element.unsigned(reader)? != 0,
-            0x88 => default = element.unsigned(reader)? != 0,
             0x86 => {
                 let name = String::from_utf8_lossy(&element.bytes(reader, 64)?).into_owned();
                 track.codec = name.trim_end_matches('\0').to_owned();
@@ -170,12 +185,11 @@ fn entry(entry: Element, reader: &mut Reader<'_>) -> Result<Option<Track>, Media
         }
         Ok(())
     })?;
-    track.preferred = enabled && default;
     // As ffmpeg does with a scale that makes no sense.
     if !(track.scale >= 0.01 && track.scale.is_finite()) {
         track.scale = 1.0;
     }
-    Ok((kind == 1).then_some(track))
+    Ok((track, kind))
 }
 
 fn video(video: Element, reader: &mut Reader<'_>, track: &mut Track) -> Result<(), MediaError> {

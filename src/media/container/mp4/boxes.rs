@@ -21,6 +21,14 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// Whether it may be one of these with a damaged name: all but one letter are the same, or there are letters in it
+    /// that no name has. Programs write boxes of their own, which are no damage.
+    pub(super) fn may_be<const N: usize>(&self, names: [&[u8; 4]; N]) -> bool {
+        let near = |name: &&[u8; 4]| self.kind.iter().zip(*name).filter(|(one, other)| one == other).count() == 3;
+        let legible = self.kind.iter().all(|letter| letter.is_ascii_graphic() || matches!(letter, b' ' | 0xa9));
+        !legible || names.iter().any(near)
+    }
+
     /// How many bytes are in it.
     pub(super) fn size(&self) -> u64 {
         self.end.saturating_sub(self.start)

@@ -76,6 +76,15 @@ impl Description {
     }
 }
 
+/// Whether samples of this kind are pictures.
+pub(super) fn is_video(kind: [u8; 4]) -> bool {
+    const OTHER: [&[u8; 4]; 20] = [
+        b"encv", b"mp4v", b"jpeg", b"mjpa", b"mjpb", b"vp08", b"apch", b"apcn", b"apcs", b"apco", b"ap4h", b"ap4x",
+        b"dvh1", b"dvhe", b"dvav", b"dva1", b"s263", b"h263", b"rle ", b"png ",
+    ];
+    codec(kind).is_ok() || OTHER.contains(&&kind)
+}
+
 fn codec(kind: [u8; 4]) -> Result<Codec, MediaError> {
     Ok(match &kind {
         b"avc1" | b"avc3" => Codec::H264,

@@ -42,17 +42,18 @@ pub(super) fn offset(edits: &[Edit]) -> i64 {
 pub(super) fn apply(samples: &[Sample], edits: &[Edit], shift: i64, limits: &Limits) -> Result<Vec<Entry>, MediaError> {
     if edits.is_empty() || samples.is_empty() {
         let time = |sample: &Sample| sample.dts + sample.delay.map_or(0, |delay| shift + i64::from(delay));
-        let plain = |(number, sample)| Entry { sample: number, time: time(sample), hidden: false };
+        let plain = |(number, sample)| Entry { sample: number, time: time(sample), edit: 0, hidden: false };
         return Ok(samples.iter().enumerate().map(plain).collect());
     }
     let delayed = samples.iter().any(|sample| sample.delay.is_some());
-    let mut work = Work { samples, delayed, shift, entries: Vec::new(), steps: limits.frames.saturating_mul(4) };
+    let steps = limits.frames.saturating_mul(4);
+    let mut work = Work { samples, delayed, shift, entries: Vec::new(), number: 0, steps };
     // The end of the edits so far, on the line of decoding times.
     let mut end = -shift;
     let mut gaps = 0_i64;
     let mut earliest = -1_i64;
     let mut shown_any = false;
-    for edit in edits {
+    for (number, edit) in edits.iter().enumerate() {
         let begin = end;
         end = end.saturating_add(edit.duration).min(FAR);
         if !shown_any && edit.start == -1 {
@@ -60,6 +61,7 @@ pub(super) fn apply(samples: &[Sample], edits: &[Edit], shift: i64, limits: &Lim
             continue;
         }
         shown_any = true;
+        work.number = number;
         work.edit(*edit, begin, &mut earliest)?;
     }
     // The first picture is to be shown at the start, or after the gaps.
@@ -77,6 +79,8 @@ struct Work<'a> {
     delayed: bool,
     shift: i64,
     entries: Vec<Entry>,
+    /// The edit that is worked on.
+    number: usize,
     /// What may still be done. Edits can repeat, so that a small file can ask for a lot.
     steps: u64,
 }
@@ -110,7 +114,7 @@ impl Work<'_> {
                 begun = true;
             }
             let time = clock.saturating_add(sample.delay.map_or(0, |delay| self.shift + i64::from(delay)));
-            self.entries.push(Entry { sample: number, time: time.clamp(-FAR, FAR), hidden });
+            self.entries.push(Entry { sample: number, time: time.clamp(-FAR, FAR), edit: self.number, hidden });
             if begun {
                 clock = clock.saturating_add(lasts);
             }

@@ -17,6 +17,8 @@ pub(super) struct Fragments<'a> {
     /// The description that the samples so far use.
     pub(super) description: Option<u32>,
     pub(super) defaults: &'a [Defaults],
+    /// The numbers of all tracks, also of those without pictures.
+    pub(super) tracks: &'a [u32],
     /// How much earlier samples are shown than they say.
     pub(super) offset: i64,
     /// The most negative delay so far, without its sign.
@@ -50,8 +52,11 @@ impl Fragments<'_> {
         let mut implicit = moof.head;
         let mut parts = moof.parts(0);
         while let Some(part) = next(&mut parts, reader, faults)? {
-            if &part.kind == b"traf" {
-                self.fragment(part, moof.head, &mut implicit, reader, limits, faults)?;
+            match &part.kind {
+                b"traf" => self.fragment(part, moof.head, &mut implicit, reader, limits, faults)?,
+                b"mfhd" | b"meta" | b"pssh" | b"free" | b"skip" | b"uuid" => {}
+                _ if part.may_be([b"traf"]) => faults.add(unknown(part)),
+                _ => {}
             }
         }
         Ok(())
@@ -70,12 +75,15 @@ impl Fragments<'_> {
         let mut parts = traf.parts(0);
         while let Some(part) = next(&mut parts, reader, faults)? {
             match (&part.kind, &mut run) {
-                (b"tfhd", run) => *run = Some(self.head(part, moof, *implicit, reader)?),
+                (b"tfhd", run) => *run = Some(self.head(part, moof, *implicit, reader, faults)?),
                 (b"tfdt", Some(run)) if run.mine => {
                     reader.go(part.start)?;
-                    let long = reader.u8()? == 1;
+                    let version = reader.u8()?;
+                    if version > 1 {
+                        faults.add(unknown(part));
+                    }
                     reader.go(part.start + 4)?;
-                    let dts = if long { reader.u64()? } else { u64::from(reader.u32()?) };
+                    let dts = if version == 1 { reader.u64()? } else { u64::from(reader.u32()?) };
                     run.dts = i64::try_from(dts).unwrap_or(i64::MAX).min(1 << 60);
                 }
                 (b"trun", Some(run)) => {
@@ -83,6 +91,10 @@ impl Fragments<'_> {
                     *implicit = run.at;
                 }
                 (b"trun", None) => faults.add("a fragment of the file does not say which track it belongs to"),
+                (b"tfdt", None) => faults.add("a fragment of the file does not say which track it belongs to"),
+                (b"tfdt" | b"sbgp" | b"sgpd" | b"subs" | b"saiz" | b"saio" | b"senc", _) => {}
+                (b"meta" | b"free" | b"skip" | b"uuid" | b"tfxd" | b"tfrf", _) => {}
+                _ if part.may_be([b"tfhd", b"tfdt", b"trun"]) => faults.add(unknown(part)),
                 _ => {}
             }
         }
@@ -92,11 +104,26 @@ impl Fragments<'_> {
         Ok(())
     }
 
-    fn head(&self, part: Part, moof: u64, implicit: u64, reader: &mut Reader<'_>) -> Result<Run, MediaError> {
+    fn head(
+        &self,
+        part: Part,
+        moof: u64,
+        implicit: u64,
+        reader: &mut Reader<'_>,
+        faults: &mut Faults,
+    ) -> Result<Run, MediaError> {
         reader.go(part.start)?;
         let flags = reader.u32()?;
         let track = reader.u32()?;
-        let mut defaults = self.defaults.iter().find(|defaults| defaults.track == track).copied().unwrap_or_default();
+        if !self.tracks.contains(&track) {
+            faults.add("a fragment of the file belongs to a track that does not exist: frames may be missing");
+        }
+        let mine = track == self.track;
+        let defaults = self.defaults.iter().find(|defaults| defaults.track == track).copied();
+        if mine && defaults.is_none() {
+            faults.add("the file does not say what its fragments have in common (it has no `trex` box for them)");
+        }
+        let mut defaults = defaults.unwrap_or_default();
         let base = match flags {
             _ if flags & 1 != 0 => reader.u64()?,
             _ if flags & 0x2_0000 != 0 => moof,
@@ -108,7 +135,10 @@ impl Fragments<'_> {
                 *field = reader.u32()?;
             }
         }
-        Ok(Run { mine: track == self.track, base, at: base, dts: self.end, defaults })
+        if mine && reader.at() != part.end {
+            faults.add("a fragment of the file says more or less than it claims: frames may be wrong");
+        }
+        Ok(Run { mine, base, at: base, dts: self.end, defaults })
     }
 
     /// Reads one `trun` box.
@@ -122,6 +152,10 @@ impl Fragments<'_> {
     ) -> Result<(), MediaError> {
         reader.go(part.start)?;
         let flags = reader.u32()?;
+        // The version is in the upper byte; a delay may be negative in both that there are.
+        if flags >> 24 > 1 {
+            faults.add(unknown(part));
+        }
         let claimed = u64::from(reader.u32()?);
         if flags & 1 != 0 {
             run.at = run.base.saturating_add_signed(i64::from(reader.i32()?));
@@ -129,13 +163,12 @@ impl Fragments<'_> {
         let first_flags = if flags & 4 != 0 { reader.u32()? } else { run.defaults.flags };
         let fields = [0x100, 0x200, 0x400, 0x800].map(|flag| flags & flag != 0);
         let entry = 4 * fields.iter().filter(|there| **there).count() as u64;
-        let count = match part.end.saturating_sub(reader.at()).checked_div(entry) {
-            Some(there) if there < claimed => {
-                faults.add(format!("a fragment claims {claimed} frames but describes {there}"));
-                there
-            }
-            _ => claimed,
-        };
+        let rest = part.end.saturating_sub(reader.at());
+        let there = rest.checked_div(entry).unwrap_or(claimed);
+        if there != claimed || rest != entry.saturating_mul(claimed) {
+            faults.add(format!("a fragment claims {claimed} frames but does not describe as many"));
+        }
+        let count = claimed.min(there);
         if run.mine {
             self.check(count, run, reader, limits)?;
         } else if entry == 0 {
@@ -143,6 +176,7 @@ impl Fragments<'_> {
             return Ok(());
         }
         let [has_duration, has_size, has_flags, has_delay] = fields;
+        let mut empty = 0_u64;
         for number in 0..count {
             let duration = if has_duration { reader.u32()? } else { run.defaults.duration };
             let size = if has_size { reader.u32()? } else { run.defaults.size };
@@ -150,6 +184,7 @@ impl Fragments<'_> {
             let bits = if has_flags { reader.u32()? } else { plain };
             let delay = if has_delay { reader.i32()? } else { 0 };
             if run.mine {
+                empty += u64::from(size == 0);
                 self.shift = self.shift.max(-i64::from(delay));
                 // Neither «no sync sample» nor «depends on others».
                 let key = bits & 0x0101_0000 == 0;
@@ -157,6 +192,9 @@ impl Fragments<'_> {
                 run.dts += i64::from(duration);
             }
             run.at = run.at.saturating_add(u64::from(size));
+        }
+        if empty > 0 {
+            faults.add("a fragment of the file has frames without bytes, which are left out");
         }
         Ok(())
     }
@@ -182,41 +220,26 @@ impl Fragments<'_> {
 
     /// When the samples from `first` on are shown. All of them are late by the most negative delay that ffmpeg has seen
     /// by then: that of the whole file, unless a segment index spares it reading ahead.
-    pub(super) fn place(&mut self, first: usize) {
+    pub(super) fn place(&mut self, first: usize, faults: &mut Faults) {
+        // They go on where the last edit ends.
+        let edit = self.entries.last().map_or(0, |entry| entry.edit);
+        let mut again = false;
         let mut before = first.checked_sub(1).and_then(|last| self.samples.get(last)).map(|sample| sample.dts);
         for (number, sample) in self.samples.iter().enumerate().skip(first) {
             // Fragments can overlap; what was there already is not shown again.
             let hidden = before.is_some_and(|before| before >= sample.dts);
             let time = sample.dts - self.offset + self.shift + i64::from(sample.delay.unwrap_or(0));
-            self.entries.push(Entry { sample: number, time, hidden });
+            again |= hidden;
+            self.entries.push(Entry { sample: number, time, edit, hidden });
             before = Some(sample.dts);
+        }
+        if again {
+            faults.add("fragments of the file overlap in time: frames whose time has passed are left out");
         }
     }
 }
 
-/// How many samples of a track one `moof` box claims.
-pub(super) fn count(moof: Part, track: u32, reader: &mut Reader<'_>) -> Result<u64, MediaError> {
-    // Its faults are found when it is read.
-    let mut faults = Faults::default();
-    let mut total = 0_u64;
-    let mut parts = moof.parts(0);
-    while let Some(traf) = next(&mut parts, reader, &mut faults)? {
-        if &traf.kind != b"traf" {
-            continue;
-        }
-        let mut mine = false;
-        let mut inner = traf.parts(0);
-        while let Some(part) = next(&mut inner, reader, &mut faults)? {
-            if matches!(&part.kind, b"tfhd" | b"trun") {
-                reader.go(part.start + 4)?;
-                let number = reader.u32()?;
-                match part.kind[0..2] == *b"tf" {
-                    true => mine = number == track,
-                    false if mine => total = total.saturating_add(u64::from(number)),
-                    false => {}
-                }
-            }
-        }
-    }
-    Ok(total)
+/// That a part of a fragment is left out, though it might have been one that matters.
+fn unknown(part: Part) -> String {
+    format!("the file is damaged: a fragment has a box `{}` of an unknown kind; frames may be missing", part.name())
 }

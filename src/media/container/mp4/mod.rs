@@ -19,12 +19,12 @@ mod tables;
 use self::boxes::{Broken, Part, Parts};
 use self::description::Description;
 use self::fragments::Fragments;
-use self::movie::{Movie, Track};
+use self::movie::Movie;
 use self::sample::{Entry, Sample};
 use self::tables::Tables;
 use super::faults::Faults;
 use super::reader::Reader;
-use super::{Index, Limits, MediaError, Packet, Shown, Turn, in_order};
+use super::{Index, Limits, MediaError, Packet, Shown, Turn};
 
 /// Whether a file that starts so is MP4 or QuickTime.
 pub(super) fn looks_like(start: &[u8]) -> bool {
@@ -35,6 +35,12 @@ pub(super) fn looks_like(start: &[u8]) -> bool {
     start.get(4..8).is_some_and(|kind| FIRST.contains(&kind))
 }
 
+/// Boxes of the outermost level that have nothing to say on frames.
+const OTHER: [[u8; 4]; 22] = [
+    *b"ftyp", *b"moov", *b"free", *b"skip", *b"wide", *b"pnot", *b"styp", *b"sidx", *b"ssix", *b"uuid", *b"junk",
+    *b"emsg", *b"prft", *b"mfra", *b"meta", *b"udta", *b"pdin", *b"meco", *b"PICT", *b"imda", *b"bloc", *b"etyp",
+];
+
 /// Where the boxes are that matter.
 #[derive(Default)]
 struct Layout {
@@ -44,6 +50,8 @@ struct Layout {
     mdat: Option<Part>,
     /// The end of what a segment index says there is.
     indexed: u64,
+    /// The first place at which there is something else than a known box, and what is wrong there.
+    odd: Option<String>,
     /// Whether a segment index before the first fragment describes the whole file.
     complete: bool,
 }
@@ -51,10 +59,15 @@ struct Layout {
 /// Reads the index of a file.
 pub(super) fn index(reader: &mut Reader<'_>, limits: &Limits) -> Result<Index, MediaError> {
     let mut faults = Faults::default();
-    let layout = Layout::read(reader, limits, &mut faults)?;
+    let layout = Layout::read(reader, limits)?;
     let moov = layout.moov()?;
     let movie = Movie::read(moov, reader, &mut faults)?;
-    let track = choose(&movie, &layout, reader)?;
+    let track = movie.track()?;
+    track.scale()?;
+    track.complain(&mut faults);
+    if movie.fragmented || !layout.moofs.is_empty() {
+        layout.complain(&mut faults);
+    }
     let tables = Tables::read(track, reader, limits, &mut faults)?;
     let edits = track.edits(movie.scale, reader, limits, &mut faults)?;
     let described = (!tables.samples.is_empty()).then_some(tables.description);
@@ -62,6 +75,7 @@ pub(super) fn index(reader: &mut Reader<'_>, limits: &Limits) -> Result<Index, M
         track: track.id,
         description: described,
         defaults: &movie.defaults,
+        tracks: &movie.ids,
         offset: edits::offset(&edits),
         shift: tables.shift,
         end: tables.end,
@@ -77,14 +91,14 @@ pub(super) fn index(reader: &mut Reader<'_>, limits: &Limits) -> Result<Index, M
         let first = fragments.samples.len();
         fragments.read(*moof, reader, limits, &mut faults)?;
         if layout.complete {
-            fragments.place(first);
+            fragments.place(first, &mut faults);
         }
     }
     if !layout.complete {
         // What is in the tables is late by as much as the fragments are.
         let late = fragments.shift - tables.shift;
         fragments.entries.iter_mut().for_each(|entry| entry.time = entry.time.saturating_add(late));
-        fragments.place(whole);
+        fragments.place(whole, &mut faults);
     }
     if layout.indexed > reader.bytes() {
         let missing = layout.indexed - reader.bytes();
@@ -114,7 +128,7 @@ pub(super) fn index(reader: &mut Reader<'_>, limits: &Limits) -> Result<Index, M
         config: description.config,
         packets,
         shown,
-        tick: (1, u64::from(track.scale.max(1))),
+        tick: (1, u64::from(track.scale()?)),
         end,
         turn,
         colour: description.colour,
@@ -125,7 +139,7 @@ pub(super) fn index(reader: &mut Reader<'_>, limits: &Limits) -> Result<Index, M
 }
 
 impl Layout {
-    fn read(reader: &mut Reader<'_>, limits: &Limits, faults: &mut Faults) -> Result<Self, MediaError> {
+    fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<Self, MediaError> {
         let mut layout = Layout::default();
         // A random access index, if there is one, ends with its own size and is no part of what others describe.
         reader.go(reader.bytes().saturating_sub(4))?;
@@ -139,10 +153,7 @@ impl Layout {
                 Ok(Some(part)) => part,
                 Ok(None) => break,
                 Err(Broken::NoBox(at)) => {
-                    // Bytes after the last box are common and harmless, unless fragments would come there.
-                    if layout.moov.is_none() || !layout.moofs.is_empty() {
-                        faults.add(format!("the file is damaged: there is no box at byte {at}"));
-                    }
+                    layout.odd.get_or_insert(format!("the file is damaged: there is no box at byte {at}"));
                     break;
                 }
                 Err(Broken::Stop(error)) => return Err(error),
@@ -159,6 +170,14 @@ impl Layout {
                     layout.moofs.push(part);
                 }
                 b"mdat" => layout.mdat = Some(part),
+                kind if !OTHER.contains(kind) && part.may_be([b"moov", b"moof", b"mdat"]) => {
+                    let what = format!(
+                        "the file is damaged: the box `{}` at byte {} is of no known kind",
+                        part.name(),
+                        part.head
+                    );
+                    layout.odd.get_or_insert(what);
+                }
                 b"sidx" => {
                     let end = indexed(part, reader).unwrap_or(0);
                     layout.indexed = layout.indexed.max(end);
@@ -168,6 +187,17 @@ impl Layout {
             }
         }
         Ok(layout)
+    }
+
+    /// What is wrong with a file in which there may be a fragment at any place. In others, bytes after the last box are
+    /// common and harmless.
+    fn complain(&self, faults: &mut Faults) {
+        if let Some(odd) = &self.odd {
+            faults.add(format!("{odd}; frames may be missing"));
+        }
+        if self.mdat.is_some_and(|mdat| mdat.cut) {
+            faults.add("the file is cut off inside its last fragment");
+        }
     }
 
     /// The `moov` box, or why there is none.
@@ -208,39 +238,6 @@ fn indexed(part: Part, reader: &mut Reader<'_>) -> Result<u64, MediaError> {
         reader.go(reader.at() + 8)?;
     }
     Ok(end)
-}
-
-/// The video track that is shown: one with more than a single picture, enabled, large, first.
-fn choose<'a>(movie: &'a Movie, layout: &Layout, reader: &mut Reader<'_>) -> Result<&'a Track, MediaError> {
-    let [first, rest @ ..] = movie.tracks.as_slice() else {
-        return Err(MediaError::Unsupported("the file has no video track".to_owned()));
-    };
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    let mut best = (rank(first, layout, reader)?, first);
-    for track in rest {
-        let rank = rank(track, layout, reader)?;
-        if rank > best.0 {
-            best = (rank, track);
-        }
-    }
-    Ok(best.1)
-}
-
-/// What makes a track the better choice.
-fn rank(track: &Track, layout: &Layout, reader: &mut Reader<'_>) -> Result<(u8, bool, u64), MediaError> {
-    let mut frames = track.claimed;
-    // A few fragments tell a still picture from a video.
-    for moof in layout.moofs.iter().take(8) {
-        frames = frames.saturating_add(fragments::count(*moof, track.id, reader)?);
-    }
-    let many = match frames {
-        0 => 0,
-        1 => 1,
-        _ => 2,
-    };
-    Ok((many, track.enabled, u64::from(track.size.0) * u64::from(track.size.1)))
 }
 
 /// The packets that are in the file, the frames that are shown, and when the last one ends.
@@ -284,7 +281,7 @@ fn present(
         let (Some(Some(packet)), Some(sample)) = (numbers.get(entry.sample), samples.get(entry.sample)) else {
             continue;
         };
-        shown.push(Shown { packet: *packet, time: entry.time });
+        shown.push((entry.edit, Shown { packet: *packet, time: entry.time }));
         let end = entry.time.saturating_add(i64::from(sample.duration));
         last = last.max(Some((entry.time, end)));
     }
@@ -296,7 +293,10 @@ fn present(
         }));
     }
     overlaps(&packets, faults);
-    Ok((packets, in_order(shown), last.map_or(0, |(_, end)| end)))
+    // Each edit is shown as a whole: at a seam, times may be the same, or even go back.
+    shown.sort_by_key(|(edit, shown)| (*edit, shown.time, shown.packet));
+    let shown = shown.into_iter().map(|(_, shown)| shown).collect();
+    Ok((packets, shown, last.map_or(0, |(_, end)| end)))
 }
 
 /// Packets that share bytes: only a broken index has them.

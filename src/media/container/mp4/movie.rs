@@ -7,10 +7,17 @@ use super::super::faults::Faults;
 use super::super::reader::Reader;
 use super::super::{Limits, MediaError};
 use super::boxes::{Broken, Part, Parts};
+use super::description;
 use super::edits::Edit;
 
 /// More tracks than any file has.
 const MOST_TRACKS: usize = 1024;
+
+/// Tables that have nothing to say on which frames there are, and boxes of any place.
+const STRANGERS: [[u8; 4]; 17] = [
+    *b"sgpd", *b"cslg", *b"stsh", *b"padb", *b"stdp", *b"sdtp", *b"subs", *b"saiz", *b"saio", *b"senc", *b"stgs",
+    *b"csgp", *b"free", *b"skip", *b"wide", *b"uuid", *b"meta",
+];
 
 /// The movie.
 #[derive(Debug, Default)]
@@ -19,8 +26,14 @@ pub(super) struct Movie {
     pub(super) scale: u32,
     /// Its own display matrix, which goes over each track's.
     matrix: Option<Matrix>,
-    /// Its video tracks.
-    pub(super) tracks: Vec<Track>,
+    /// Its video tracks, in the order of the file.
+    tracks: Vec<Track>,
+    /// The numbers of all its tracks.
+    pub(super) ids: Vec<u32>,
+    /// The numbers of tracks that are but chapters of others.
+    chapters: Vec<u32>,
+    /// Whether it says that fragments follow.
+    pub(super) fragmented: bool,
     /// What fragments of a track have where they say nothing.
     pub(super) defaults: Vec<Defaults>,
 }
@@ -42,12 +55,17 @@ pub(super) struct Defaults {
 #[derive(Debug, Default)]
 pub(super) struct Track {
     pub(super) id: u32,
-    pub(super) enabled: bool,
     matrix: Option<Matrix>,
-    /// Ticks a second.
-    pub(super) scale: u32,
+    /// Ticks a second, as the file says.
+    scale: u32,
     edits: Option<Part>,
-    video: bool,
+    /// What the track is for, and how its first samples are coded.
+    handler: [u8; 4],
+    coded: [u8; 4],
+    /// Tracks that hold its chapters.
+    chapters: Vec<u32>,
+    /// The first box that may be a table with a damaged name.
+    odd: Option<String>,
     pub(super) stsd: Option<Part>,
     pub(super) stts: Option<Part>,
     pub(super) ctts: Option<Part>,
@@ -61,15 +79,12 @@ pub(super) struct Track {
     pub(super) points: Option<Part>,
     /// How many samples the tables claim.
     pub(super) claimed: u64,
-    /// The picture's size as the first description says.
-    pub(super) size: (u32, u32),
 }
 
 impl Movie {
     /// Reads a whole `moov` box.
     pub(super) fn read(moov: Part, reader: &mut Reader<'_>, faults: &mut Faults) -> Result<Self, MediaError> {
         let mut movie = Movie::default();
-        let mut tracks = 0;
         let mut parts = moov.parts(0);
         while let Some(part) = next(&mut parts, reader, faults)? {
             match &part.kind {
@@ -81,14 +96,21 @@ impl Movie {
                     reader.go(part.start + if long { 48 } else { 36 })?;
                     movie.matrix = Some(matrix(reader)?);
                 }
-                b"trak" if tracks < MOST_TRACKS => {
-                    tracks += 1;
+                b"trak" => {
+                    if movie.ids.len() >= MOST_TRACKS {
+                        return Err(MediaError::Damaged(format!("the file has more than {MOST_TRACKS} tracks")));
+                    }
                     let track = Track::read(part, reader, faults)?;
-                    if track.video {
+                    movie.ids.push(track.id);
+                    movie.chapters.extend(&track.chapters);
+                    if track.is_video() {
                         movie.tracks.push(track);
                     }
                 }
-                b"mvex" => movie.read_defaults(part, reader, faults)?,
+                b"mvex" => {
+                    movie.fragmented = true;
+                    movie.read_defaults(part, reader, faults)?;
+                }
                 b"cmov" => {
                     return Err(MediaError::Unsupported(
                         "the file's index is compressed (cmov); ffmpeg can read it (--decoder ffmpeg)".to_owned(),
@@ -98,6 +120,14 @@ impl Movie {
             }
         }
         Ok(movie)
+    }
+
+    /// The video track that is shown: the first that is not an attached picture. Neither its size nor its length counts,
+    /// nor whether it is enabled: that is the track that `0:V:0` is for ffmpeg, and so all decoders show the same.
+    /// The pictures of chapters are attached ones; a cover is no track at all.
+    pub(super) fn track(&self) -> Result<&Track, MediaError> {
+        let shown = self.tracks.iter().find(|track| !self.chapters.contains(&track.id));
+        shown.ok_or_else(|| MediaError::Unsupported("the file has no video track".to_owned()))
     }
 
     fn read_defaults(&mut self, mvex: Part, reader: &mut Reader<'_>, faults: &mut Faults) -> Result<(), MediaError> {
@@ -132,7 +162,6 @@ impl Track {
                     reader.go(part.start)?;
                     let head = reader.u32()?;
                     let long = head >> 24 == 1;
-                    track.enabled = head & 1 != 0;
                     reader.go(part.start + if long { 20 } else { 12 })?;
                     track.id = reader.u32()?;
                     reader.go(part.start + if long { 52 } else { 40 })?;
@@ -143,11 +172,14 @@ impl Track {
                     while let Some(part) = next(&mut inner, reader, faults)? {
                         if &part.kind == b"elst" {
                             track.edits = Some(part);
+                        } else {
+                            track.doubt(part, b"elst");
                         }
                     }
                 }
+                b"tref" => track.read_references(part, reader, faults)?,
                 b"mdia" => track.read_media(part, reader, faults)?,
-                _ => {}
+                _ => track.doubt(part, b"edts"),
             }
         }
         Ok(track)
@@ -161,13 +193,11 @@ impl Track {
                     reader.go(part.start)?;
                     let long = reader.u8()? == 1;
                     reader.go(part.start + if long { 20 } else { 12 })?;
-                    let scale = reader.u32()?;
-                    // As ffmpeg does with what is no number of ticks.
-                    self.scale = if scale == 0 || i32::try_from(scale).is_err() { 1 } else { scale };
+                    self.scale = reader.u32()?;
                 }
                 b"hdlr" => {
                     reader.go(part.start + 8)?;
-                    self.video = &reader.array::<4>()? == b"vide";
+                    self.handler = reader.array()?;
                 }
                 b"minf" => {
                     let mut inner = part.parts(0);
@@ -186,36 +216,95 @@ impl Track {
     fn read_tables(&mut self, stbl: Part, reader: &mut Reader<'_>, faults: &mut Faults) -> Result<(), MediaError> {
         let mut parts = stbl.parts(0);
         while let Some(part) = next(&mut parts, reader, faults)? {
-            match &part.kind {
+            let slot = match &part.kind {
                 b"stsd" => {
-                    self.stsd = Some(part);
-                    // The first description's size: 8 bytes before the list, 32 into the entry.
-                    if part.size() >= 8 + 36 {
-                        reader.go(part.start + 8 + 32)?;
-                        self.size = (u32::from(reader.u16()?), u32::from(reader.u16()?));
+                    // After 8 bytes before the list and the entry's size.
+                    if part.size() >= 16 {
+                        reader.go(part.start + 12)?;
+                        self.coded = reader.array()?;
                     }
+                    &mut self.stsd
                 }
-                b"stts" => self.stts = Some(part),
-                b"ctts" => self.ctts = Some(part),
-                b"stss" => self.stss = Some(part),
-                b"stps" => self.stps = Some(part),
                 b"stsz" | b"stz2" => {
-                    self.stsz = Some(part);
                     reader.go(part.start + 8)?;
                     self.claimed = u64::from(reader.u32()?);
+                    &mut self.stsz
                 }
-                b"stsc" => self.stsc = Some(part),
-                b"stco" | b"co64" => self.stco = Some(part),
                 b"sbgp" => {
                     reader.go(part.start + 4)?;
-                    if &reader.array::<4>()? == b"rap " {
-                        self.points = Some(part);
+                    if &reader.array::<4>()? != b"rap " {
+                        continue;
                     }
+                    &mut self.points
                 }
-                _ => {}
+                b"stts" => &mut self.stts,
+                b"ctts" => &mut self.ctts,
+                b"stss" => &mut self.stss,
+                b"stps" => &mut self.stps,
+                b"stsc" => &mut self.stsc,
+                b"stco" | b"co64" => &mut self.stco,
+                kind if STRANGERS.contains(kind) => continue,
+                _ => {
+                    if part.may_be([b"stsd", b"stsz", b"stz2", b"stts", b"ctts", b"stss", b"stsc", b"stco", b"co64"]) {
+                        self.odd.get_or_insert(part.name());
+                    }
+                    continue;
+                }
+            };
+            // Of two with the same name, one is a table with a damaged name.
+            if slot.replace(part).is_some() {
+                self.odd.get_or_insert(part.name());
             }
         }
         Ok(())
+    }
+
+    /// The tracks that this one refers to.
+    fn read_references(&mut self, tref: Part, reader: &mut Reader<'_>, faults: &mut Faults) -> Result<(), MediaError> {
+        let mut parts = tref.parts(0);
+        while let Some(part) = next(&mut parts, reader, faults)? {
+            if &part.kind == b"chap" {
+                reader.go(part.start)?;
+                for _ in 0..(part.size() / 4).min(MOST_TRACKS as u64) {
+                    self.chapters.push(reader.u32()?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it has pictures. As for ffmpeg, what is coded as video is video, whatever the handler is called, unless
+    /// that is sound.
+    fn is_video(&self) -> bool {
+        &self.handler == b"vide" || (&self.handler != b"soun" && description::is_video(self.coded))
+    }
+
+    /// Takes note of a box that may be the known one with a damaged name.
+    fn doubt(&mut self, part: Part, known: &[u8; 4]) {
+        if part.may_be([known]) {
+            self.odd.get_or_insert(part.name());
+        }
+    }
+
+    /// Says what was noted of the track.
+    pub(super) fn complain(&self, faults: &mut Faults) {
+        if let Some(name) = &self.odd {
+            faults.add(format!(
+                "the video's index has a box `{name}` that should not be there and may be a damaged table: frames or \
+                 times may be wrong"
+            ));
+        }
+    }
+
+    /// Ticks a second; there are no times without them.
+    pub(super) fn scale(&self) -> Result<u32, MediaError> {
+        match i32::try_from(self.scale) {
+            Ok(1..) => Ok(self.scale),
+            _ => Err(MediaError::Damaged(format!(
+                "the file's index is broken: a time scale of {} says nothing on when frames are shown",
+                self.scale
+            ))),
+        }
     }
 
     /// The edit list, if it has one.
@@ -229,8 +318,12 @@ impl Track {
         let Some(part) = self.edits.filter(|part| part.size() >= 8) else { return Ok(Vec::new()) };
         reader.go(part.start)?;
         let long = reader.u8()? == 1;
-        reader.go(part.start + 8)?;
+        reader.go(part.start + 4)?;
+        let claimed = u64::from(reader.u32()?);
         let count = (part.size() - 8) / if long { 20 } else { 12 };
+        if claimed != count {
+            faults.add(format!("the edit list claims {claimed} entries but has {count}"));
+        }
         limits.check_frames(count)?;
         if movie_scale == 0 {
             // ffmpeg has no use for such a list either.
@@ -246,7 +339,7 @@ impl Track {
             if reader.u32()? != 1 << 16 && start != -1 {
                 faults.add("the edit list asks for another speed, which is not applied");
             }
-            edits.push(Edit::new(duration, start, self.scale, movie_scale));
+            edits.push(Edit::new(duration, start, self.scale()?, movie_scale));
         }
         Ok(edits)
     }

@@ -24,6 +24,8 @@ pub(super) struct Entry {
     pub(super) sample: usize,
     /// When it is shown, in ticks.
     pub(super) time: i64,
+    /// The edit it belongs to, counted in the order in which they are shown.
+    pub(super) edit: usize,
     /// Whether it is decoded but not shown.
     pub(super) hidden: bool,
 }

@@ -35,7 +35,16 @@ impl Tables {
         faults: &mut Faults,
     ) -> Result<Self, MediaError> {
         let mut out = Tables { description: 1, ..Tables::default() };
-        let (Some(stsz), true) = (track.stsz, track.claimed > 0) else { return Ok(out) };
+        let (Some(stsz), true) = (track.stsz, track.claimed > 0) else {
+            let mut table = Table { reader, limits, faults };
+            let timed = table.runs::<2>(track.stts, "stts")?.iter().any(|[count, _]| *count > 0);
+            if timed || !table.chunks(track.stco)?.is_empty() {
+                faults.add(
+                    "the tables contradict each other: some say that there are frames, but not how large they are",
+                );
+            }
+            return Ok(out);
+        };
         limits.check_frames(track.claimed)?;
         // Each sample that is in the file has at least one byte.
         if track.claimed > reader.bytes() {
@@ -50,7 +59,7 @@ impl Tables {
         let offsets = table.chunks(track.stco)?;
         let chunks = table.runs::<3>(track.stsc, "stsc")?;
         let durations = durations(table.runs::<2>(track.stts, "stts")?);
-        let (delays, shift) = delays(table.runs::<2>(track.ctts, "ctts")?);
+        let (delays, shift) = delays(table.runs::<2>(track.ctts, "ctts")?, table.faults);
         let keys = Keys {
             all: track.stss.is_none(),
             sync: Numbers::new(table.runs::<1>(track.stss, "stss")?),
@@ -118,7 +127,7 @@ impl Tables {
             faults.add(format!("the tables contradict each other: {samples} frames, but times for {timed}"));
         }
         let delayed = total(&mut delays.iter().map(|run| run.0));
-        if !delays.is_empty() && delayed < samples {
+        if !delays.is_empty() && delayed != samples {
             faults.add(format!("the tables contradict each other: {samples} frames, but delays for {delayed}"));
         }
         let mut dts = -self.shift;
@@ -315,7 +324,7 @@ fn durations(runs: Vec<[u32; 2]>) -> Vec<(u32, u32)> {
 }
 
 /// How many samples have which delay, and the most negative one without its sign.
-fn delays(runs: Vec<[u32; 2]>) -> (Vec<(u32, i32)>, i64) {
+fn delays(runs: Vec<[u32; 2]>, faults: &mut Faults) -> (Vec<(u32, i32)>, i64) {
     let mut out = Vec::with_capacity(runs.len());
     let mut shift = 0;
     let last = runs.len();
@@ -327,6 +336,7 @@ fn delays(runs: Vec<[u32; 2]>) -> (Vec<(u32, i32)>, i64) {
         // ffmpeg does not look at the last two, which some writers get wrong.
         if number + 2 < last {
             if delay.unsigned_abs() > 1 << 28 {
+                faults.add("the file's delays make no sense and are not used: frames may be in the wrong order");
                 return (Vec::new(), shift);
             }
             shift = shift.max(-i64::from(delay));
