@@ -415,6 +415,22 @@ fn verdicts_name_their_frames_and_damaged_videos_are_unscored() {
 }
 
 #[test]
+fn a_tasks_own_way_to_choose_frames_is_checked_when_it_is_loaded_and_used() {
+    let workspace = Workspace::new();
+    let declaration = workspace.run("prompts show score --declaration").stdout;
+    workspace.write("my/score.txt", &workspace.run("prompts show score").stdout);
+    workspace.write("my/score.toml", &declaration.replace("uniform:8", "sometimes"));
+    workspace.run("prompts check --prompts my").exits(2).prints("[frames] sample");
+    workspace.write("my/score.toml", &declaration.replace("uniform:8", "midpoint:3"));
+    workspace.write_lines("data.jsonl", &[score_record("a", &clip("box-hevc.mp4"))]);
+    workspace.write_lines("answers.jsonl", &[json!({"id": "a", "answer": "{\"score\": 2, \"reason\": \"short\"}"})]);
+    workspace.run(&format!("{RUN} --prompts my --out out")).exits(0);
+    let run: Value = serde_json::from_str(&workspace.read("out/run.json")).unwrap();
+    assert_eq!(run["fingerprint"]["frame_settings"]["sample"], "midpoint:3");
+    assert_eq!(workspace.lines("out/verdicts.jsonl")[0]["frames"]["seen"].as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn a_run_with_frames_gives_the_same_bytes_again() {
     let workspace = Workspace::new();
     workspace.write_lines(

@@ -91,13 +91,10 @@ enum Way {
 impl LookFlags {
     /// A player for a task, if somebody looks at its videos.
     pub fn player_for(&self, task: &Task, looks: bool) -> Result<Option<Player>> {
-        let own = task.spec.frames.as_ref().and_then(|frames| frames.sample.as_deref());
         if !looks || !task.sees_frames() {
             return Ok(None);
         }
-        let own = own.map(str::parse::<Sampler>).transpose();
-        let own = own.map_err(|error| Usage(format!("the task `{}`: [frames] sample: {error}", task.name)))?;
-        self.player(own).map(Some)
+        self.player(task.sampler()).map(Some)
     }
 
     /// A player; `own` is how frames are chosen if no flag says otherwise.

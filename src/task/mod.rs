@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::answer::Format;
 use crate::dataset::Record;
+use crate::media::Sampler;
 use crate::prompt::{Prompt, Template, TemplateError, value_of};
 
 /// A summary counts every score from the lowest to the highest.
@@ -77,6 +78,12 @@ impl Task {
         Ok(Self { name: name.to_owned(), spec, template, format })
     }
 
+    /// Which frames are shown unless the user says otherwise, if the task has a word on it.
+    pub fn sampler(&self) -> Option<Sampler> {
+        // One that cannot be read is refused when the task is loaded.
+        self.spec.frames.as_ref()?.sample.as_deref()?.parse().ok()
+    }
+
     /// Whether the judge has to see frames.
     pub fn sees_frames(&self) -> bool {
         self.spec.frames.is_some()
@@ -102,6 +109,9 @@ impl Task {
 }
 
 fn check(spec: &TaskSpec) -> Result<(), String> {
+    if let Some(sample) = spec.frames.as_ref().and_then(|frames| frames.sample.as_deref()) {
+        sample.parse::<Sampler>().map_err(|error| format!("[frames] sample: {error}"))?;
+    }
     let values: Vec<&str> = match &spec.answer {
         AnswerSpec::Counts(counts) => {
             check_counts(counts)?;
