@@ -227,6 +227,45 @@ fn a_slice_that_is_missing_is_told() {
     }
 }
 
+/// The places of the bytes of slices in an HEVC packet, without the first ones of each.
+fn slice_data(packet: &[u8]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut at = 0;
+    while let Some(length) = packet.get(at..at + 4) {
+        let end = at + 4 + u32::from_be_bytes(length.try_into().expect("four bytes")) as usize;
+        if packet[at + 4] >> 1 < 32 {
+            // Headers have values that can be others without a trace.
+            places.extend(at + 24..end);
+        }
+        at = end;
+    }
+    places
+}
+
+#[test]
+fn a_byte_that_is_wrong_in_a_slice_is_told_by_its_packet() {
+    for (name, least) in [("h265-open-gop", 58), ("h265-444-10bit", 58)] {
+        let sound = Clip::read(name);
+        let mut dice = 1u32;
+        let (mut told, mut all) = (0, 0);
+        for round in 0..60 {
+            let number = round % sound.packets.len();
+            let places = slice_data(&sound.packets[number].bytes);
+            if places.is_empty() {
+                continue;
+            }
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let place = places[dice as usize / 256 % places.len()];
+            let mut clip = Clip::read(name);
+            clip.packets[number].bytes[place] ^= 1 << (dice >> 29);
+            let (_, broken) = clip.decode(1, |other| other <= number);
+            all += 1;
+            told += usize::from(matches!(broken.first(), Some(Broken::Damaged(which, _)) if *which == number));
+        }
+        assert!(told >= least, "{name}: {told} of {all} are told");
+    }
+}
+
 #[test]
 fn structures_that_lie_are_told() {
     // A NAL unit's length, the marks of a frame, an OBU's first bit.

@@ -3,11 +3,13 @@
 //! ```text
 //!  packet ──▶ nal ──▶ sets, order ──▶ the rust_h265 decoder ──▶ picture of that packet
 //!             cuts    what is said    what is shown
+//!              └────▶ check: slices that are damaged, which the decoder does not tell
 //! ```
 //!
 //! Invariant: a picture goes out with the number of the packet whose order count it has, and no two pictures inside the
 //! decoder have the same one.
 
+mod check;
 mod cover;
 mod nal;
 mod order;
@@ -17,6 +19,7 @@ use std::collections::VecDeque;
 
 use rust_h265::{DecodeError, DecodeLimits, Frame, PixelData};
 
+use self::check::Checker;
 use self::cover::Blocks;
 use self::nal::Nal;
 use self::order::{Order, Sets, is_first};
@@ -58,10 +61,12 @@ pub fn decoder(
         limits: *limits,
         colour,
         sets: Sets::default(),
+        checker: Checker::default(),
         order: Order::default(),
         waiting: VecDeque::new(),
         number: 0,
         last_address: None,
+        left_out: true,
         decoded: false,
         fault: None,
     };
@@ -152,11 +157,14 @@ struct H265 {
     limits: Limits,
     colour: ColourHint,
     sets: Sets,
+    checker: Checker,
     order: Order,
     waiting: VecDeque<Waiting>,
     number: usize,
     /// Where the last slice of this packet's picture begins; `None` before the first one.
     last_address: Option<u32>,
+    /// Whether nothing comes of this packet's picture.
+    left_out: bool,
     decoded: bool,
     fault: Option<(usize, String)>,
 }
@@ -165,12 +173,16 @@ impl Decoder for H265 {
     fn decode(&mut self, number: usize, packet: &[u8], out: &mut Out<'_>) -> Result<(), Broken> {
         self.number = number;
         self.last_address = None;
+        self.checker.give_up();
         let (nals, wrong) = nal::split(packet, self.length_size);
         if let Some(what) = wrong {
             self.wrong(number, what);
         }
         for nal in nals.iter().filter(|nal| nal.layer == 0) {
             self.feed(nal, out)?;
+        }
+        if let Err(what) = self.checker.finish() {
+            self.wrong(number, what);
         }
         self.push(&DELIMITER, out)?;
         if self.threads < 2 {
@@ -208,10 +220,22 @@ impl H265 {
             } else {
                 self.go_on(nal);
             }
+            self.look_inside(nal);
         }
         match nal.kind {
             0..=21 | nal::VPS | nal::SPS | nal::PPS | nal::END_OF_SEQUENCE => self.push(nal.bytes, out),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks a slice's data, but not in pictures that are left out.
+    fn look_inside(&mut self, nal: &Nal<'_>) {
+        let size = self.sets.size(nal);
+        let allowed = size.is_some_and(|(width, height)| self.limits.check_size(width, height).is_ok());
+        if self.left_out || !allowed {
+            self.checker.give_up();
+        } else if let Err(what) = self.checker.slice(&self.sets, nal) {
+            self.wrong(self.number, what);
         }
     }
 
@@ -224,12 +248,15 @@ impl H265 {
         if self.last_address.replace(0).is_some() {
             self.wrong(self.number, "the packet has more than one picture".into());
         }
+        self.left_out = true;
         let Some(header) = self.sets.header(nal) else {
             self.wrong(self.number, "a slice's header cannot be read".into());
             return Ok(());
         };
         let hint = header.sps.colour.or(self.colour);
-        let (output, blocks, place) = (header.output, Blocks::new(header.sps), self.order.next(nal, &header));
+        let blocks = Blocks::new(header.sps).filter(|_| !self.sets.has_tiles(nal));
+        let (output, place) = (header.output, self.order.next(nal, &header));
+        self.left_out = place.skipped;
         if place.missing {
             self.wrong(self.number, "a picture that it needs is missing".into());
         }
@@ -243,6 +270,13 @@ impl H265 {
     /// Looks at another slice of a picture.
     fn go_on(&mut self, nal: &Nal<'_>) {
         let address = self.sets.address(nal);
+        if self.sets.has_tiles(nal) {
+            // Blocks are not in the order of rows then; the checker knows it.
+            if self.last_address.is_none() || address.is_none() {
+                self.wrong(self.number, "the picture's slices do not follow each other".into());
+            }
+            return;
+        }
         let in_order = matches!((self.last_address, address), (Some(last), Some(address)) if address > last);
         if !in_order {
             self.wrong(self.number, "the picture's slices do not follow each other".into());

@@ -45,7 +45,7 @@ impl Sets {
                 Ok(self.sps.get(&id))
             }
             nal::PPS => {
-                let pps = Pps::read(&nal.payload(HEADER)).ok_or("a picture parameter set cannot be read")?;
+                let pps = Pps::read(&nal.payload(usize::MAX)).ok_or("a picture parameter set cannot be read")?;
                 self.pps.insert(pps.id, pps);
                 Ok(None)
             }
@@ -97,7 +97,22 @@ impl Sets {
         bits.bits(log2_up(sps.blocks)).filter(|&address| u64::from(address) < sps.blocks)
     }
 
-    fn begin(&self, nal: &Nal<'_>, bits: &mut Bits<'_>) -> Option<(&Pps, &Sps)> {
+    /// Whether a slice's picture is cut into tiles.
+    pub(super) fn has_tiles(&self, nal: &Nal<'_>) -> bool {
+        let payload = nal.payload(64);
+        let sets = self.begin(nal, &mut Bits::new(&payload));
+        sets.is_some_and(|(pps, _)| pps.slices.as_ref().is_some_and(|slices| slices.tiles.is_some()))
+    }
+
+    /// The size of a slice's picture.
+    pub(super) fn size(&self, nal: &Nal<'_>) -> Option<(u64, u64)> {
+        let payload = nal.payload(64);
+        let (_, sps) = self.begin(nal, &mut Bits::new(&payload))?;
+        Some((sps.width.into(), sps.height.into()))
+    }
+
+    /// The sets of a slice, whose header is read up to where it names them.
+    pub(super) fn begin(&self, nal: &Nal<'_>, bits: &mut Bits<'_>) -> Option<(&Pps, &Sps)> {
         bits.skip(if nal.is_start() { 2 } else { 1 })?;
         let pps = self.pps.get(&bits.ue()?)?;
         Some((pps, self.sps.get(&pps.sps)?))
@@ -110,12 +125,17 @@ pub(super) fn is_first(nal: &Nal<'_>) -> bool {
 }
 
 /// The bits that a number below `count` takes.
-fn log2_up(count: u64) -> u32 {
+pub(super) fn log2_up(count: u64) -> u32 {
     count.saturating_sub(1).checked_ilog2().map_or(0, |log| log + 1)
 }
 
 /// The long-term reference pictures of a slice header.
-fn far(bits: &mut Bits<'_>, sps: &Sps, known: &[(u32, bool)], order_low: i32) -> Option<Vec<(i32, Option<i32>, bool)>> {
+pub(super) fn far(
+    bits: &mut Bits<'_>,
+    sps: &Sps,
+    known: &[(u32, bool)],
+    order_low: i32,
+) -> Option<Vec<(i32, Option<i32>, bool)>> {
     let by_place = if known.is_empty() { 0 } else { bits.ue()? };
     let count = by_place.checked_add(bits.ue()?).filter(|&count| count <= 33)?;
     let mut far = Vec::new();

@@ -34,28 +34,183 @@ pub(super) struct Sps {
     pub ref_sets: Vec<RefSet>,
     pub long_term: Option<Vec<(u32, bool)>>,
     pub colour: ColourHint,
+    /// How blocks are coded; `None` if with tools that are not known here.
+    pub coding: Option<Coding>,
+}
+
+/// What a sequence parameter set says of how blocks are coded. Sizes are powers of two.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Coding {
+    /// The smallest coding block.
+    pub least_unit: u32,
+    /// The smallest and the largest transform block.
+    pub least_transform: u32,
+    pub most_transform: u32,
+    /// How often transform blocks may be split in inter and in intra units.
+    pub inter_depth: u32,
+    pub intra_depth: u32,
+    /// Whether units may be cut at a quarter.
+    pub quarters: bool,
+    /// Whether there are sample adaptive offsets.
+    pub offsets: bool,
+    /// Raw samples.
+    pub raw: Option<Raw>,
+    /// Whether motion may be taken from other pictures.
+    pub temporal_motion: bool,
+}
+
+/// Units of raw samples: the bits of luma and of chroma samples, and the sizes of such units.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Raw {
+    pub depth: u32,
+    pub chroma_depth: u32,
+    pub least: u32,
+    pub most: u32,
 }
 
 /// A picture parameter set.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Pps {
     pub id: u32,
     pub sps: u32,
     pub dependent_slices: bool,
     pub output_flag: bool,
     pub extra_bits: u32,
+    /// What slices are like; `None` if that cannot be read.
+    pub slices: Option<Slices>,
+}
+
+/// What a picture parameter set says of slices.
+#[derive(Debug, Clone)]
+pub(super) struct Slices {
+    pub sign_hiding: bool,
+    pub context_choice: bool,
+    /// How many pictures the two lists have if a slice does not say.
+    pub list_sizes: [u32; 2],
+    pub qp: i32,
+    pub transform_skip: bool,
+    /// How much smaller than the largest block a block with its own quantizer can be, as a power of two.
+    pub qp_depth: Option<u32>,
+    pub chroma_qp: bool,
+    pub weights: bool,
+    pub weights_two: bool,
+    pub lossless_units: bool,
+    pub tiles: Option<Tiles>,
+    pub wavefront: bool,
+    pub filter_across: bool,
+    pub filter_choice: bool,
+    pub filter_off: bool,
+    pub list_changes: bool,
+    pub more_header: bool,
+    /// Whether there are tools that are not known here.
+    pub unknown_tools: bool,
+}
+
+/// How a picture is cut into tiles.
+#[derive(Debug, Clone)]
+pub(super) enum Tiles {
+    /// So many columns and rows of about the same size.
+    Even(u32, u32),
+    /// The sizes of all columns and all rows but the last, in blocks.
+    Sizes(Vec<u32>, Vec<u32>),
 }
 
 impl Pps {
     pub(super) fn read(payload: &[u8]) -> Option<Self> {
-        let mut bits = Bits::new(payload);
+        let bits = &mut Bits::new(payload);
         Some(Self {
             id: bits.ue().filter(|&id| id < 64)?,
             sps: bits.ue().filter(|&id| id < 16)?,
             dependent_slices: bits.bit()?,
             output_flag: bits.bit()?,
             extra_bits: bits.bits(3)?,
+            slices: Slices::read(bits),
         })
+    }
+}
+
+impl Slices {
+    fn read(bits: &mut Bits<'_>) -> Option<Self> {
+        let sign_hiding = bits.bit()?;
+        let context_choice = bits.bit()?;
+        let mut size = || bits.ue().filter(|&size| size < 15).map(|size| size + 1);
+        let list_sizes = [size()?, size()?];
+        let qp = 26 + bits.se().filter(|qp| (-62..=25).contains(qp))?;
+        bits.skip(1)?;
+        let transform_skip = bits.bit()?;
+        let qp_depth = if bits.bit()? { Some(bits.ue().filter(|&depth| depth < 4)?) } else { None };
+        bits.se()?;
+        bits.se()?;
+        let chroma_qp = bits.bit()?;
+        let (weights, weights_two) = (bits.bit()?, bits.bit()?);
+        let lossless_units = bits.bit()?;
+        let (has_tiles, wavefront) = (bits.bit()?, bits.bit()?);
+        let tiles = if has_tiles { Some(Tiles::read(bits)?) } else { None };
+        let filter_across = bits.bit()?;
+        let (mut filter_choice, mut filter_off) = (false, false);
+        if bits.bit()? {
+            (filter_choice, filter_off) = (bits.bit()?, bits.bit()?);
+            if !filter_off {
+                bits.se()?;
+                bits.se()?;
+            }
+        }
+        if bits.bit()? {
+            scaling_lists(bits)?;
+        }
+        let list_changes = bits.bit()?;
+        bits.ue()?;
+        let more_header = bits.bit()?;
+        let unknown_tools = bits.bit()? && {
+            let (range, others) = (bits.bit()?, bits.bits(7)?);
+            // Larger blocks without transform, prediction across components, lists of chroma quantizers, offset scales.
+            let mut in_range = || {
+                Some(
+                    transform_skip && bits.ue()? != 0
+                        || bits.bit()?
+                        || bits.bit()?
+                        || bits.ue()? != 0
+                        || bits.ue()? != 0,
+                )
+            };
+            others != 0 || range && in_range().unwrap_or(true)
+        };
+        Some(Self {
+            sign_hiding,
+            context_choice,
+            list_sizes,
+            qp,
+            transform_skip,
+            qp_depth,
+            chroma_qp,
+            weights,
+            weights_two,
+            lossless_units,
+            tiles,
+            wavefront,
+            filter_across,
+            filter_choice,
+            filter_off,
+            list_changes,
+            more_header,
+            unknown_tools,
+        })
+    }
+}
+
+impl Tiles {
+    fn read(bits: &mut Bits<'_>) -> Option<Self> {
+        // More than a level allows, less than what takes long.
+        let mut count = || bits.ue().filter(|&count| count < 64);
+        let (columns, rows) = (count()?, count()?);
+        let tiles = if bits.bit()? {
+            Self::Even(columns + 1, rows + 1)
+        } else {
+            let mut sizes = |count: u32| (0..count).map(|_| bits.ue()?.checked_add(1)).collect::<Option<Vec<u32>>>();
+            Self::Sizes(sizes(columns)?, sizes(rows)?)
+        };
+        bits.skip(1)?;
+        Some(tiles)
     }
 }
 
@@ -84,19 +239,20 @@ impl Sps {
                 bits.ue()?;
             }
         }
-        let block = bits.ue().filter(|&log| log <= 3)? + 3;
-        let block = block + bits.ue().filter(|&more| more <= 3)?;
-        for _ in 0..4 {
-            bits.ue()?;
-        }
+        let least_unit = bits.ue().filter(|&log| log <= 3)? + 3;
+        let block = least_unit + bits.ue().filter(|&more| more <= 3)?;
+        let least_transform = bits.ue()?.checked_add(2)?;
+        let most_transform = bits.ue()?.checked_add(least_transform)?;
+        let (inter_depth, intra_depth) = (bits.ue()?, bits.ue()?);
         if bits.bit()? && bits.bit()? {
             scaling_lists(bits)?;
         }
-        bits.skip(2)?;
+        let (quarters, offsets) = (bits.bit()?, bits.bit()?);
+        let mut raw = None;
         if bits.bit()? {
-            bits.skip(8)?;
-            bits.ue()?;
-            bits.ue()?;
+            let (depth, chroma_depth) = (bits.bits(4)? + 1, bits.bits(4)? + 1);
+            let least = bits.ue()?.checked_add(3)?;
+            raw = Some(Raw { depth, chroma_depth, least, most: bits.ue()?.checked_add(least)? });
             bits.skip(1)?;
         }
         let count = bits.ue().filter(|&count| count <= 64)?;
@@ -110,8 +266,23 @@ impl Sps {
             let entry = |_| Some((bits.bits(order_bits)?, bits.bit()?));
             long_term = Some((0..count).map(entry).collect::<Option<Vec<_>>>()?);
         }
-        bits.skip(2)?;
-        let colour = if bits.bit()? { colour(bits)? } else { ColourHint::default() };
+        let temporal_motion = bits.bit()?;
+        bits.skip(1)?;
+        let usable = bits.bit()?;
+        let colour = if usable { colour(bits)? } else { ColourHint::default() };
+        let coding = Coding {
+            least_unit,
+            least_transform,
+            most_transform,
+            inter_depth,
+            intra_depth,
+            quarters,
+            offsets,
+            raw,
+            temporal_motion,
+        };
+        let known = (!usable || rest_of_usability(bits, sub_layers).is_some()) && !has_extensions(bits).unwrap_or(true);
+        let fits = coding.fits(block, width, height);
         let blocks = |size: u32| u64::from(size).div_ceil(1 << block);
         Some(Self {
             id,
@@ -129,7 +300,22 @@ impl Sps {
             ref_sets,
             long_term,
             colour,
+            coding: (known && fits).then_some(coding),
         })
+    }
+}
+
+impl Coding {
+    /// Whether the sizes are such as the standard allows for blocks of this size.
+    fn fits(&self, block: u32, width: u32, height: u32) -> bool {
+        let deepest = block.saturating_sub(self.least_transform);
+        (4..=6).contains(&block)
+            && self.least_transform < self.least_unit
+            && (self.least_transform..=block.min(5)).contains(&self.most_transform)
+            && self.inter_depth <= deepest
+            && self.intra_depth <= deepest
+            && (width | height).trailing_zeros() >= self.least_unit
+            && self.raw.is_none_or(|raw| raw.least >= self.least_unit.min(5) && raw.most <= block.min(5))
     }
 }
 
@@ -181,6 +367,74 @@ fn colour(bits: &mut Bits<'_>) -> Option<ColourHint> {
         }
     }
     Some(hint)
+}
+
+/// What a VUI has behind the colour.
+fn rest_of_usability(bits: &mut Bits<'_>, sub_layers: u8) -> Option<()> {
+    if bits.bit()? {
+        bits.ue()?;
+        bits.ue()?;
+    }
+    bits.skip(3)?;
+    if bits.bit()? {
+        for _ in 0..4 {
+            bits.ue()?;
+        }
+    }
+    if bits.bit()? {
+        bits.skip(64)?;
+        if bits.bit()? {
+            bits.ue()?;
+        }
+        if bits.bit()? {
+            buffer(bits, sub_layers)?;
+        }
+    }
+    if bits.bit()? {
+        bits.skip(3)?;
+        for _ in 0..5 {
+            bits.ue()?;
+        }
+    }
+    Some(())
+}
+
+/// `hrd_parameters`.
+fn buffer(bits: &mut Bits<'_>, sub_layers: u8) -> Option<()> {
+    let (network, video) = (bits.bit()?, bits.bit()?);
+    let mut parts = false;
+    if network || video {
+        parts = bits.bit()?;
+        bits.skip(if parts { 19 } else { 0 } + 8)?;
+        bits.skip(if parts { 4 } else { 0 } + 15)?;
+    }
+    for _ in 0..=sub_layers {
+        // Fixed rates, and low delay, have a say in what follows.
+        let fixed = bits.bit()? || bits.bit()?;
+        let mut low_delay = false;
+        if fixed {
+            bits.ue()?;
+        } else {
+            low_delay = bits.bit()?;
+        }
+        let count = if low_delay { 0 } else { bits.ue().filter(|&count| count < 32)? } + 1;
+        for _ in 0..count * (u32::from(network) + u32::from(video)) {
+            for _ in 0..if parts { 4 } else { 2 } {
+                bits.ue()?;
+            }
+            bits.skip(1)?;
+        }
+    }
+    Some(())
+}
+
+/// Whether a sequence has tools of later editions of the standard.
+fn has_extensions(bits: &mut Bits<'_>) -> Option<bool> {
+    if !bits.bit()? {
+        return Some(false);
+    }
+    let (range, others) = (bits.bit()?, bits.bits(7)?);
+    Some(others != 0 || range && bits.bits(9)? != 0)
 }
 
 impl RefSet {
