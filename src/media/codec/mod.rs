@@ -72,6 +72,24 @@ pub enum Broken {
     Stop(MediaError),
 }
 
+/// The earliest packet that something is wrong with: those after it need it, and one word is enough.
+#[derive(Debug, Default)]
+struct Earliest(Option<(usize, String)>);
+
+impl Earliest {
+    /// Takes note of what is wrong with a packet.
+    fn note(&mut self, number: usize, what: String) {
+        if self.0.as_ref().is_none_or(|(earliest, _)| number < *earliest) {
+            self.0 = Some((number, what));
+        }
+    }
+
+    /// Tells what was noted, once.
+    fn tell(&mut self) -> Result<(), Broken> {
+        self.0.take().map_or(Ok(()), |(number, what)| Err(Broken::Damaged(number, what)))
+    }
+}
+
 impl From<MediaError> for Broken {
     fn from(error: MediaError) -> Self {
         Broken::Stop(error)

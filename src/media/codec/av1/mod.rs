@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use self::dav1d::{Decoded, Failure, Library, Settings};
 use self::obu::Still;
-use super::{Broken, Decoder, Inspector, Kind, Out};
+use super::{Broken, Decoder, Earliest, Inspector, Kind, Out};
 use crate::media::picture::{ColourHint, Picture};
 use crate::media::{Limits, MediaError};
 
@@ -47,7 +47,15 @@ pub fn decoder(
     let library = library.ok_or_else(|| MediaError::Crashed("the AV1 decoder cannot be opened".into()))?;
     let mut still = Still::default();
     let sequence = sequence(config, &mut still).map(<[u8]>::to_vec);
-    Ok(Box::new(Av1 { library, limits: *limits, colour, still, sequence, waiting: BTreeSet::new(), fault: None }))
+    Ok(Box::new(Av1 {
+        library,
+        limits: *limits,
+        colour,
+        still,
+        sequence,
+        waiting: BTreeSet::new(),
+        fault: Earliest::default(),
+    }))
 }
 
 /// The OBUs of an `av1C` record if there is a sequence header among them.
@@ -81,7 +89,7 @@ struct Av1 {
     sequence: Option<Vec<u8>>,
     /// The packets whose pictures are not out yet.
     waiting: BTreeSet<usize>,
-    fault: Option<(usize, String)>,
+    fault: Earliest,
 }
 
 impl Decoder for Av1 {
@@ -98,19 +106,19 @@ impl Decoder for Av1 {
             self.waiting.insert(number);
         } else {
             // The standard has one shown frame in each packet.
-            self.wrong(number, "the packet shows no picture".into());
+            self.fault.note(number, "the packet shows no picture".into());
         }
         self.send(number, packet, out)?;
         // Once: if it is asked again, the library waits for all the pictures inside.
         self.take_one(number, out)?;
-        self.said()
+        self.fault.tell()
     }
 
     fn finish(&mut self, out: &mut Out<'_>) -> Result<(), Broken> {
         let last = self.waiting.last().copied().unwrap_or(0);
         self.take_all(last, out)?;
         self.lost(usize::MAX);
-        self.said()
+        self.fault.tell()
     }
 }
 
@@ -125,7 +133,7 @@ impl Av1 {
                 Err(failure) => return self.failed(number, failure),
             };
         }
-        self.wrong(number, "the decoder takes no more packets".into());
+        self.fault.note(number, "the decoder takes no more packets".into());
         Ok(())
     }
 
@@ -148,7 +156,7 @@ impl Av1 {
     fn take_one(&mut self, number: usize, out: &mut Out<'_>) -> Result<bool, Broken> {
         match self.library.take() {
             Ok(Some(decoded)) => self.give(decoded, out)?,
-            Ok(None) => self.wrong(number, "no picture that can be used came of it".into()),
+            Ok(None) => self.fault.note(number, "no picture that can be used came of it".into()),
             Err(Failure::Again) => return Ok(false),
             Err(failure) => self.failed(number, failure)?,
         }
@@ -163,7 +171,7 @@ impl Av1 {
         // Pictures come in the order of their packets.
         self.lost(number);
         if !self.waiting.remove(&number) {
-            self.wrong(number, "the packet shows more than one picture".into());
+            self.fault.note(number, "the packet shows more than one picture".into());
             return Ok(());
         }
         let Decoded { width, height, depth, layout, planes, colour, .. } = decoded;
@@ -182,7 +190,7 @@ impl Av1 {
             && first < number
         {
             self.waiting.remove(&first);
-            self.wrong(first, "no picture came of it".into());
+            self.fault.note(first, "no picture came of it".into());
         }
     }
 
@@ -196,21 +204,7 @@ impl Av1 {
         let known = self.library.failed().and_then(|number| usize::try_from(number).ok());
         let number = known.unwrap_or(oldest);
         self.waiting.remove(&number);
-        self.wrong(number, "the frame is not valid".into());
+        self.fault.note(number, "the frame is not valid".into());
         Ok(())
-    }
-
-    /// Notes what is wrong; the earliest packet counts, for those after it need it.
-    fn wrong(&mut self, number: usize, what: String) {
-        if self.fault.as_ref().is_none_or(|fault| number < fault.0) {
-            self.fault = Some((number, what));
-        }
-    }
-
-    fn said(&mut self) -> Result<(), Broken> {
-        match self.fault.take() {
-            Some((number, what)) => Err(Broken::Damaged(number, what)),
-            None => Ok(()),
-        }
     }
 }

@@ -24,7 +24,7 @@ use self::cover::Blocks;
 use self::nal::Nal;
 use self::order::{Order, Sets, is_first};
 use self::sets::Sps;
-use super::{Broken, Decoder, Inspector, Kind, Out, Place};
+use super::{Broken, Decoder, Earliest, Inspector, Kind, Out, Place};
 use crate::media::picture::{Colour, ColourHint, Layout, Picture, Planes};
 use crate::media::{Limits, MediaError};
 
@@ -68,7 +68,7 @@ pub fn decoder(
         last_address: None,
         left_out: true,
         decoded: false,
-        fault: None,
+        fault: Earliest::default(),
     };
     for nal in nals.iter().filter(|nal| nal.layer == 0) {
         match decoder.feed(nal, &mut |_, _| ()) {
@@ -77,7 +77,7 @@ pub fn decoder(
             Ok(()) | Err(Broken::Damaged(..)) => (),
         }
     }
-    decoder.fault = None;
+    decoder.fault = Earliest::default();
     Ok(Box::new(decoder))
 }
 
@@ -166,7 +166,7 @@ struct H265 {
     /// Whether nothing comes of this packet's picture.
     left_out: bool,
     decoded: bool,
-    fault: Option<(usize, String)>,
+    fault: Earliest,
 }
 
 impl Decoder for H265 {
@@ -176,24 +176,24 @@ impl Decoder for H265 {
         self.checker.give_up();
         let (nals, wrong) = nal::split(packet, self.length_size);
         if let Some(what) = wrong {
-            self.wrong(number, what);
+            self.fault.note(number, what);
         }
         for nal in nals.iter().filter(|nal| nal.layer == 0) {
             self.feed(nal, out)?;
         }
         if let Err(what) = self.checker.finish() {
-            self.wrong(number, what);
+            self.fault.note(number, what);
         }
         self.push(&DELIMITER, out)?;
         if self.threads < 2 {
             self.give_up_on_waiting();
         }
-        self.said()
+        self.fault.tell()
     }
 
     fn finish(&mut self, out: &mut Out<'_>) -> Result<(), Broken> {
         self.drain(out);
-        self.said()
+        self.fault.tell()
     }
 }
 
@@ -201,7 +201,7 @@ impl H265 {
     /// Takes one NAL unit.
     fn feed(&mut self, nal: &Nal<'_>, out: &mut Out<'_>) -> Result<(), Broken> {
         if nal.is_slice() && nal.has_forbidden_bytes() {
-            self.wrong(self.number, "a slice holds bytes that no slice may".into());
+            self.fault.note(self.number, "a slice holds bytes that no slice may".into());
         }
         match self.sets.take(nal) {
             Ok(Some(sps)) => check(sps, &self.limits, self.decoded).map_err(|error| match error {
@@ -209,7 +209,7 @@ impl H265 {
                 error => Broken::Stop(error),
             })?,
             Ok(None) => (),
-            Err(what) => self.wrong(self.number, what),
+            Err(what) => self.fault.note(self.number, what),
         }
         if nal.kind == nal::END_OF_SEQUENCE {
             self.order.end_sequence();
@@ -235,7 +235,7 @@ impl H265 {
         if self.left_out || !allowed {
             self.checker.give_up();
         } else if let Err(what) = self.checker.slice(&self.sets, nal) {
-            self.wrong(self.number, what);
+            self.fault.note(self.number, what);
         }
     }
 
@@ -246,11 +246,11 @@ impl H265 {
             self.drain(out);
         }
         if self.last_address.replace(0).is_some() {
-            self.wrong(self.number, "the packet has more than one picture".into());
+            self.fault.note(self.number, "the packet has more than one picture".into());
         }
         self.left_out = true;
         let Some(header) = self.sets.header(nal) else {
-            self.wrong(self.number, "a slice's header cannot be read".into());
+            self.fault.note(self.number, "a slice's header cannot be read".into());
             return Ok(());
         };
         let hint = header.sps.colour.or(self.colour);
@@ -258,7 +258,7 @@ impl H265 {
         let (output, place) = (header.output, self.order.next(nal, &header));
         self.left_out = place.skipped;
         if place.missing {
-            self.wrong(self.number, "a picture that it needs is missing".into());
+            self.fault.note(self.number, "a picture that it needs is missing".into());
         }
         if output && !place.skipped {
             let colour = hint.resolve().ok_or_else(|| unsupported("the video's colour matrix is not supported"))?;
@@ -273,13 +273,13 @@ impl H265 {
         if self.sets.has_tiles(nal) {
             // Blocks are not in the order of rows then; the checker knows it.
             if self.last_address.is_none() || address.is_none() {
-                self.wrong(self.number, "the picture's slices do not follow each other".into());
+                self.fault.note(self.number, "the picture's slices do not follow each other".into());
             }
             return;
         }
         let in_order = matches!((self.last_address, address), (Some(last), Some(address)) if address > last);
         if !in_order {
-            self.wrong(self.number, "the picture's slices do not follow each other".into());
+            self.fault.note(self.number, "the picture's slices do not follow each other".into());
         }
         self.last_address = address.or(self.last_address);
         if let (true, Some(address), Some(waiting)) = (in_order, address, self.waiting.back_mut())
@@ -320,7 +320,7 @@ impl H265 {
             self.give(frame, out);
         }
         while let Some(error) = self.inner.next_error() {
-            self.wrong(oldest, error.to_string());
+            self.fault.note(oldest, error.to_string());
         }
         self.give_up_on_waiting();
     }
@@ -328,12 +328,12 @@ impl H265 {
     /// Hands a picture out.
     fn give(&mut self, frame: Frame, out: &mut Out<'_>) {
         let Some(place) = self.waiting.iter().position(|waiting| waiting.order == frame.pic_order_cnt) else {
-            self.wrong(self.number, "a picture's order count is not the one of any packet".into());
+            self.fault.note(self.number, "a picture's order count is not the one of any packet".into());
             return;
         };
         for _ in 0..place {
             if let Some(lost) = self.waiting.pop_front() {
-                self.wrong(lost.number, "no picture came of it".into());
+                self.fault.note(lost.number, "no picture came of it".into());
             }
         }
         let Some(waiting) = self.waiting.pop_front() else {
@@ -343,39 +343,25 @@ impl H265 {
         match picture(frame, waiting.colour) {
             Some(picture) => {
                 if waiting.blocks.is_some_and(|blocks| blocks.uncovered(&picture)) {
-                    self.wrong(waiting.number, "the slices do not cover the picture".into());
+                    self.fault.note(waiting.number, "the slices do not cover the picture".into());
                 }
                 out(waiting.number, picture);
             }
-            None => self.wrong(waiting.number, "no whole picture came of it".into()),
+            None => self.fault.note(waiting.number, "no whole picture came of it".into()),
         }
     }
 
     /// No more pictures come of the packets so far.
     fn give_up_on_waiting(&mut self) {
         while let Some(lost) = self.waiting.pop_front() {
-            self.wrong(lost.number, "no picture came of it".into());
+            self.fault.note(lost.number, "no picture came of it".into());
         }
     }
 
     /// The decoder found something. With more threads it may have been in any of the pictures that are inside.
     fn failed(&mut self, error: &DecodeError) {
         let oldest = self.waiting.front().map_or(self.number, |waiting| waiting.number);
-        self.wrong(oldest, error.to_string());
-    }
-
-    /// Notes what is wrong; the earliest packet counts, for those after it need it.
-    fn wrong(&mut self, number: usize, what: String) {
-        if self.fault.as_ref().is_none_or(|fault| number < fault.0) {
-            self.fault = Some((number, what));
-        }
-    }
-
-    fn said(&mut self) -> Result<(), Broken> {
-        match self.fault.take() {
-            Some((number, what)) => Err(Broken::Damaged(number, what)),
-            None => Ok(()),
-        }
+        self.fault.note(oldest, error.to_string());
     }
 }
 
