@@ -314,6 +314,9 @@ fn times_that_contradict_the_stream_are_damage() {
     // Version and flags, number of entries, then a count and a delay each: the delay of the third.
     let path = damaged(&workspace, "h264-high.mp4", ctts + 12 + 2 * 8 + 4, &[0, 0, 0x40, 0]);
     frames(&workspace, &path, "--decoder builtin").exits(2).says("contradict their order");
+    // A table that says that it is empty, and is not.
+    let path = damaged(&workspace, "h264-high.mp4", ctts + 8, &[0, 0, 0, 0]);
+    frames(&workspace, &path, "--decoder builtin").exits(2).says("claims 0 entries");
 }
 
 #[test]

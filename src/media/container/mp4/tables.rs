@@ -290,7 +290,8 @@ impl Table<'_, '_> {
     }
 
     fn fitting(&mut self, claimed: u64, there: u64, name: &str) -> usize {
-        if claimed > there {
+        // Room that is not used is no damage, but a table of nothing but room is.
+        if claimed > there || (claimed == 0 && there > 0) {
             self.faults.add(format!("table `{name}` claims {claimed} entries but has {there}"));
         }
         usize::try_from(claimed.min(there)).unwrap_or(0)
