@@ -5,6 +5,7 @@
 
 pub mod av1;
 mod bits;
+mod cabac;
 pub mod h264;
 pub mod h265;
 pub mod vp9;

@@ -2,7 +2,7 @@
 
 use super::coder::{Around, Block, Coder, Kind, NOT_THERE, stop};
 use super::contexts;
-use super::engine::Engine;
+use crate::media::codec::cabac::Engine;
 use crate::media::codec::h264::slice::Prediction;
 
 /// Reads elements in CABAC.
@@ -28,12 +28,12 @@ impl<'a> Cabac<'a> {
 
     #[inline(always)]
     fn bit(&mut self, context: usize) -> bool {
-        self.engine.decision(&mut self.states[context & 511]) == 1
+        self.engine.decision(&mut self.states[context & 511])
     }
 
     #[inline(always)]
     fn one(&mut self, context: usize) -> u32 {
-        self.engine.decision(&mut self.states[context & 511])
+        u32::from(self.engine.decision(&mut self.states[context & 511]))
     }
 
     /// The kind of an intra macroblock. In I slices the contexts are further apart.
@@ -55,7 +55,7 @@ impl<'a> Cabac<'a> {
     #[inline]
     fn golomb(&mut self, mut order: u32) -> Option<u32> {
         let mut sum = 0;
-        while self.engine.bypass() == 1 {
+        while self.engine.bypass() {
             sum += 1 << order;
             order += 1;
             if order > 20 {
@@ -64,7 +64,7 @@ impl<'a> Cabac<'a> {
         }
         while order > 0 {
             order -= 1;
-            sum += self.engine.bypass() << order;
+            sum += u32::from(self.engine.bypass()) << order;
         }
         Some(sum)
     }

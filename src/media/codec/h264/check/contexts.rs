@@ -24,46 +24,6 @@ pub fn start(set: u32, qp: i32) -> [u8; 512] {
     states
 }
 
-/// The part of the range that the less probable symbol has, by state (without its symbol) and quarter of the range.
-#[rustfmt::skip]
-pub const RANGE: [[u8; 4]; 64] = [
-    [128, 176, 208, 240], [128, 167, 197, 227], [128, 158, 187, 216], [123, 150, 178, 205], [116, 142, 169, 195],
-    [111, 135, 160, 185], [105, 128, 152, 175], [100, 122, 144, 166], [95, 116, 137, 158], [90, 110, 130, 150],
-    [85, 104, 123, 142], [81, 99, 117, 135], [77, 94, 111, 128], [73, 89, 105, 122], [69, 85, 100, 116],
-    [66, 80, 95, 110], [62, 76, 90, 104], [59, 72, 86, 99], [56, 69, 81, 94], [53, 65, 77, 89], [51, 62, 73, 85],
-    [48, 59, 69, 80], [46, 56, 66, 76], [43, 53, 63, 72], [41, 50, 59, 69], [39, 48, 56, 65], [37, 45, 54, 62],
-    [35, 43, 51, 59], [33, 41, 48, 56], [32, 39, 46, 53], [30, 37, 43, 50], [29, 35, 41, 48], [27, 33, 39, 45],
-    [26, 31, 37, 43], [24, 30, 35, 41], [23, 28, 33, 39], [22, 27, 32, 37], [21, 26, 30, 35], [20, 24, 29, 33],
-    [19, 23, 27, 31], [18, 22, 26, 30], [17, 21, 25, 28], [16, 20, 23, 27], [15, 19, 22, 25], [14, 18, 21, 24],
-    [14, 17, 20, 23], [13, 16, 19, 22], [12, 15, 18, 21], [12, 14, 17, 20], [11, 14, 16, 19], [11, 13, 15, 18],
-    [10, 12, 15, 17], [10, 12, 14, 16], [9, 11, 13, 15], [9, 11, 12, 14], [8, 10, 12, 14], [8, 9, 11, 13],
-    [7, 9, 11, 12], [7, 9, 10, 12], [7, 8, 10, 11], [6, 8, 9, 11], [6, 7, 9, 10], [6, 7, 8, 9], [2, 2, 2, 2],
-];
-
-/// The state (without its symbol) after the less probable symbol.
-#[rustfmt::skip]
-const AFTER_LESS: [u8; 64] = [
-    0, 0, 1, 2, 2, 4, 4, 5, 6, 7, 8, 9, 9, 11, 11, 12, 13, 13, 15, 15, 16, 16, 18, 18, 19, 19, 21, 21, 22, 22, 23,
-    24, 24, 25, 26, 26, 27, 27, 28, 29, 29, 30, 30, 30, 31, 32, 32, 33, 33, 33, 34, 34, 35, 35, 35, 36, 36, 36, 37,
-    37, 37, 38, 38, 63,
-];
-
-/// The states after a symbol, both with the more probable symbol in their lowest bit: after the more probable one at the
-/// even places, after the other one at the odd ones.
-pub const NEXT: [u8; 256] = {
-    let mut next = [0; 256];
-    let mut state = 0;
-    while state < 128 {
-        let (level, symbol) = (state >> 1, (state & 1) as u8);
-        let more = if level < 62 { level + 1 } else { level };
-        next[2 * state] = (more as u8) << 1 | symbol;
-        let flipped = if level == 0 { symbol ^ 1 } else { symbol };
-        next[2 * state + 1] = AFTER_LESS[level] << 1 | flipped;
-        state += 1;
-    }
-    next
-};
-
 /// Slope and offset of each context for I slices.
 #[rustfmt::skip]
 const START_I: [i8; 2 * CONTEXTS] = [

@@ -14,7 +14,6 @@ mod cabac;
 mod cavlc;
 mod coder;
 mod contexts;
-mod engine;
 mod macroblock;
 mod motion;
 mod pairs;

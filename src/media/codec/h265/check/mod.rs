@@ -13,7 +13,6 @@
 //! Invariant: a sound slice passes. What is not certain is let through.
 
 mod contexts;
-mod engine;
 mod header;
 mod residual;
 mod tiles;
@@ -23,8 +22,8 @@ mod unit;
 use super::super::bits::Bits;
 use super::nal::Nal;
 use super::order::Sets;
+use crate::media::codec::cabac::Engine;
 use contexts::Contexts;
-use engine::Engine;
 use header::{Header, Known, Own};
 use residual::Coder;
 use tiles::Map;

@@ -3,7 +3,7 @@
 //! Invariant: no level is read that a block cannot have.
 
 use super::contexts::{ABOVE_ONE, ABOVE_TWO, Contexts, GROUP, LAST_X, LAST_Y, NO_TRANSFORM, NOT_ZERO};
-use super::engine::Engine;
+use crate::media::codec::cabac::Engine;
 
 /// The arithmetic decoder with its contexts.
 pub(super) struct Coder<'a> {

@@ -108,7 +108,7 @@ impl Parser<'_, '_> {
 }
 
 /// An Exp-Golomb number of the order, with a prefix of less than `most`.
-pub(super) fn exp_golomb(engine: &mut super::engine::Engine<'_>, order: u32, most: u32) -> Option<u32> {
+pub(super) fn exp_golomb(engine: &mut crate::media::codec::cabac::Engine<'_>, order: u32, most: u32) -> Option<u32> {
     let mut bits = order;
     let mut number = 0;
     while engine.bypass() {

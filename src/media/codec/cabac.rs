@@ -1,4 +1,4 @@
-//! The arithmetic decoder of CABAC (ITU-T H.265, 9.3.4.3).
+//! The arithmetic decoder of CABAC, the same in H.264 (9.3.3.2) and HEVC (9.3.4.3).
 //!
 //! Invariant: its place is that of the standard's decoder, which has read nine bits more than it has used, so that the
 //! end of the data can be told to the bit. Beyond the end there are zeros, and the place says so.
@@ -57,7 +57,7 @@ const fn steps() -> [[u32; 4]; 128] {
 
 /// The arithmetic decoder.
 #[derive(Clone, Copy)]
-pub(super) struct Engine<'a> {
+pub struct Engine<'a> {
     bytes: &'a [u8],
     /// The next byte to load.
     next: usize,
@@ -69,7 +69,7 @@ pub(super) struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     /// Starts at a byte.
-    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
+    pub fn new(bytes: &'a [u8], at: usize) -> Self {
         let mut engine = Self { bytes, next: at, value: 0, range: 510, spare: 0 };
         let high = engine.load();
         let low = engine.load();
@@ -102,13 +102,13 @@ impl<'a> Engine<'a> {
     }
 
     /// How many bits were read, counted from the first byte.
-    pub(super) fn position(&self) -> usize {
+    pub fn position(&self) -> usize {
         self.next.saturating_mul(8).saturating_sub(self.spare as usize)
     }
 
     /// A symbol with a context.
     #[inline(always)]
-    pub(super) fn decision(&mut self, state: &mut u8) -> bool {
+    pub fn decision(&mut self, state: &mut u8) -> bool {
         let now = *state & 127;
         let step = STEPS[usize::from(now)][(self.range >> 6 & 3) as usize];
         let less = step & 255;
@@ -127,7 +127,7 @@ impl<'a> Engine<'a> {
 
     /// A symbol without a context.
     #[inline(always)]
-    pub(super) fn bypass(&mut self) -> bool {
+    pub fn bypass(&mut self) -> bool {
         self.spare -= 1;
         let border = u64::from(self.range) << self.spare;
         let one = self.value >= border;
@@ -138,14 +138,14 @@ impl<'a> Engine<'a> {
 
     /// The next 16 symbols as if they had no context, without taking them.
     #[inline(always)]
-    pub(super) fn peek(&self) -> u32 {
+    pub fn peek(&self) -> u32 {
         // At least 16 bits are spare. Below 2²⁵, so that a short division will do.
         (self.value >> (self.spare - 16)) as u32 / self.range
     }
 
     /// Takes the first `count` of the symbols that [`Engine::peek`] gave.
     #[inline(always)]
-    pub(super) fn take(&mut self, peeked: u32, count: u32) -> u32 {
+    pub fn take(&mut self, peeked: u32, count: u32) -> u32 {
         let count = count.min(16);
         let number = peeked >> (16 - count);
         self.spare -= count;
@@ -157,13 +157,13 @@ impl<'a> Engine<'a> {
 
     /// A number of up to 16 symbols without a context.
     #[inline]
-    pub(super) fn number(&mut self, count: u32) -> u32 {
+    pub fn number(&mut self, count: u32) -> u32 {
         self.take(self.peek(), count)
     }
 
     /// The symbol that ends things.
     #[inline]
-    pub(super) fn terminate(&mut self) -> bool {
+    pub fn terminate(&mut self) -> bool {
         self.range -= 2;
         let border = u64::from(self.range) << self.spare;
         if self.value >= border {
@@ -180,20 +180,20 @@ impl<'a> Engine<'a> {
     }
 
     /// The byte behind data that has ended. `None` if it does not end with its stop bit here.
-    pub(super) fn end(&self) -> Option<usize> {
+    pub fn end(&self) -> Option<usize> {
         let last = self.position().checked_sub(1)?;
         let byte = self.bytes.get(last / 8)?;
         (byte << (last % 8) == 0x80).then_some(last / 8 + 1)
     }
 
     /// Whether more was read than there is.
-    pub(super) fn overrun(&self) -> bool {
+    pub fn overrun(&self) -> bool {
         // The decoder is nine bits ahead at first, of which it may use all but one.
         self.position() > self.bytes.len().saturating_mul(8)
     }
 
     /// Leaves out so many bytes from the next whole one on, and starts again.
-    pub(super) fn skip(&mut self, bytes: usize) {
+    pub fn skip(&mut self, bytes: usize) {
         *self = Self::new(self.bytes, self.position().div_ceil(8).saturating_add(bytes));
     }
 }
