@@ -107,15 +107,11 @@ impl LookFlags {
             seconds: self.max_seconds,
             memory: self.max_decode_memory.saturating_mul(1 << 20),
         };
-        let positive = |flag: &str, value: f64| {
-            let sane = value.is_finite() && value > 0.0 && value <= 1e6;
-            if sane { Ok(value) } else { Err(Usage(format!("{flag} {value}: give a number above 0, at most 1000000"))) }
-        };
         if self.decode_threads > MOST_THREADS {
             return Err(Usage(format!("--decode-threads {}: give at most {MOST_THREADS}", self.decode_threads)).into());
         }
         let look = Look {
-            sampler: self.sampler(own, &positive)?,
+            sampler: self.sampler(own)?,
             decoder: self.decoder,
             image_fps: positive("--image-fps", self.image_fps)?,
             limits,
@@ -127,7 +123,7 @@ impl LookFlags {
         Ok(Player::new(Worker::this_program()?, cache, look))
     }
 
-    fn sampler(&self, own: Option<Sampler>, positive: &dyn Fn(&str, f64) -> Result<f64, Usage>) -> Result<Sampler> {
+    fn sampler(&self, own: Option<Sampler>) -> Result<Sampler> {
         if self.frames == Some(0) {
             return Err(Usage("--frames 0: at least one is needed".to_owned()).into());
         }
@@ -166,4 +162,10 @@ impl LookFlags {
             }
         })
     }
+}
+
+/// A flag's number, if it is one that frames can be counted by.
+fn positive(flag: &str, value: f64) -> Result<f64, Usage> {
+    let sane = value.is_finite() && value > 0.0 && value <= 1e6;
+    if sane { Ok(value) } else { Err(Usage(format!("{flag} {value}: give a number above 0, at most 1000000"))) }
 }

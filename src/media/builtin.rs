@@ -14,7 +14,7 @@ use std::thread;
 use super::codec::{self, Broken, Kind, Place};
 use super::colour::to_rgb;
 use super::container::{self, Index};
-use super::decode::{Job, Report, io_error};
+use super::decode::{Job, Report};
 use super::order::settle;
 use super::picture::Picture;
 use super::sample::Clip;
@@ -31,8 +31,8 @@ pub fn decode(
     job: &Job,
     out: &mut dyn FnMut(Frame) -> Result<(), MediaError>,
 ) -> Result<Report, MediaError> {
-    let mut file = File::open(path).map_err(|error| io_error(path, &error))?;
-    let bytes = file.metadata().map_err(|error| io_error(path, &error))?.len();
+    let mut file = File::open(path).map_err(|error| MediaError::io(path, &error))?;
+    let bytes = file.metadata().map_err(|error| MediaError::io(path, &error))?.len();
     job.limits.check_file(bytes)?;
     let mut index = container::index(&mut file, bytes, &job.limits).map_err(|error| match error {
         MediaError::Io { what, .. } => MediaError::Io { path: path.to_owned(), what },
@@ -53,14 +53,7 @@ pub fn decode(
     let wanted: Vec<usize> = picked.iter().filter_map(|frame| usize::try_from(*frame).ok()).collect();
     let runs = timeline.runs(&wanted);
     let packets: usize = runs.iter().map(|run| run.packets.len()).sum();
-    if packets as u64 > job.limits.decoded {
-        return Err(MediaError::Limit(format!(
-            "{packets} pictures would have to be decoded for the {} wanted frames, more than the {} that are allowed \
-             (--max-decoded)",
-            picked.len(),
-            job.limits.decoded
-        )));
-    }
+    job.limits.check_decoded(packets as u64)?;
 
     let mut faults: Vec<Fault> = index
         .faults
@@ -121,8 +114,8 @@ fn read_packet(
     bytes.clear();
     let Some(packet) = index.packets.get(number) else { return Ok(()) };
     bytes.extend_from_slice(&index.prefix);
-    file.seek(SeekFrom::Start(packet.offset)).map_err(|error| io_error(path, &error))?;
-    let read = file.take(packet.size.into()).read_to_end(bytes).map_err(|error| io_error(path, &error))?;
+    file.seek(SeekFrom::Start(packet.offset)).map_err(|error| MediaError::io(path, &error))?;
+    let read = file.take(packet.size.into()).read_to_end(bytes).map_err(|error| MediaError::io(path, &error))?;
     if read as u64 != u64::from(packet.size) {
         return Err(MediaError::Io { path: path.to_owned(), what: "the file became shorter while it was read".into() });
     }
@@ -199,7 +192,7 @@ impl Film<'_> {
 
     /// Decodes one run.
     fn run(self, run: &Run, threads: usize, stop: &AtomicBool, sender: &SyncSender<Message>) -> Result<(), MediaError> {
-        let mut file = File::open(self.path).map_err(|error| io_error(self.path, &error))?;
+        let mut file = File::open(self.path).map_err(|error| MediaError::io(self.path, &error))?;
         let (codec, config, colour) = (self.index.codec, &self.index.config, self.index.colour);
         let mut decoder = codec::decoder(codec, config, colour, &self.job.limits, threads)?;
         // An edit list may show a packet more than once.

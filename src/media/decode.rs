@@ -3,7 +3,6 @@
 //! Invariant: every way in gives the same kind of frames. Which one was taken is decided by what the file holds, not by
 //! its name.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -112,9 +111,4 @@ fn from_ffmpeg(
     let sampled = ffmpeg::sample(program, path, &job.limits, job.threads, &mut pick, &mut take)?;
     let ffmpeg::Sampled { times, duration, picked, faults } = sampled;
     Ok(Report { total: times.len() as u64, duration, picked, faults })
-}
-
-/// What the system said about a file.
-pub fn io_error(path: &Path, error: &io::Error) -> MediaError {
-    MediaError::Io { path: path.to_owned(), what: error.to_string() }
 }

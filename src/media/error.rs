@@ -1,6 +1,7 @@
 //! Why there are no frames.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -32,4 +33,11 @@ pub enum MediaError {
     /// What was asked for makes no sense.
     #[error("{0}")]
     Usage(String),
+}
+
+impl MediaError {
+    /// What the system said about a file.
+    pub fn io(path: &Path, error: &io::Error) -> Self {
+        MediaError::Io { path: path.to_owned(), what: error.to_string() }
+    }
 }

@@ -65,6 +65,17 @@ impl Limits {
         Ok(())
     }
 
+    /// Refuses to decode too many pictures.
+    pub fn check_decoded(&self, pictures: u64) -> Result<(), MediaError> {
+        if pictures > self.decoded {
+            return Err(MediaError::Limit(format!(
+                "{pictures} pictures would have to be decoded, more than the {} that are allowed (--max-decoded)",
+                self.decoded
+            )));
+        }
+        Ok(())
+    }
+
     /// Refuses a file that is too large.
     pub fn check_file(&self, bytes: u64) -> Result<(), MediaError> {
         if bytes > self.file_bytes {

@@ -73,6 +73,13 @@ pub enum Broken {
     Stop(MediaError),
 }
 
+/// The picture order count with these low bits, of which there are `range`, that is nearest to the last one: the same
+/// reckoning in H.264 (8.2.1.1) and HEVC (8.3.1). Of two that are as near, the later one.
+fn order_count(low: i64, last: i64, range: i64) -> i64 {
+    let ahead = (low - last).rem_euclid(range);
+    last + if ahead > range / 2 { ahead - range } else { ahead }
+}
+
 /// The earliest packet that something is wrong with: those after it need it, and one word is enough.
 #[derive(Debug, Default)]
 struct Earliest(Option<(usize, String)>);

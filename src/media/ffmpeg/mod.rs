@@ -112,9 +112,7 @@ pub fn sample(
     let facts = probe::facts(&mut program, &input)?;
     limits.check_size(facts.width.into(), facts.height.into())?;
     let packets = packets(&program, &input, limits)?;
-    if packets.len() as u64 > limits.decoded {
-        return Err(too_many(packets.len(), limits));
-    }
+    limits.check_decoded(packets.len() as u64)?;
     let turn = if facts.has_matrix { probe::turn(&program, &input, &facts)? } else { Turn::default() };
     let bytes = facts.form.bytes(facts.width, facts.height)?;
     let hidden = packets.hidden().unwrap_or_default();
@@ -249,11 +247,9 @@ impl Film<'_> {
         self.same_throughout(&log)?;
         // The program makes the file anew, or leaves it empty if no frame was decoded.
         let listing = File::open(&list).and_then(|file| Listing::read(&mut BufReader::new(file), most));
-        let listing = listing.map_err(|error| io_error(&list, &error))?;
+        let listing = listing.map_err(|error| MediaError::io(&list, &error))?;
         self.limits.check_frames(listing.len() as u64)?;
-        if listing.len() as u64 > most {
-            return Err(too_many(listing.len(), self.limits));
-        }
+        self.limits.check_decoded(listing.len() as u64)?;
         Ok(Survey { listing, log, ended, spilt: Spilt { file: raw, runs } })
     }
 
@@ -266,7 +262,7 @@ impl Film<'_> {
         out: &mut Out<'_>,
     ) -> Result<BTreeSet<u64>, MediaError> {
         let mut missing = wanted.clone();
-        spilt.file.rewind().map_err(|error| io_error(&env::temp_dir(), &error))?;
+        spilt.file.rewind().map_err(|error| MediaError::io(&env::temp_dir(), &error))?;
         self.read_runs(&spilt.file, &spilt.runs, &mut missing, known, out)?;
         Ok(missing)
     }
@@ -352,17 +348,6 @@ fn read_picture(from: &mut impl Read, bytes: usize) -> Result<Option<Vec<u8>>, M
     let read = from.by_ref().take(bytes as u64).read_to_end(&mut raw);
     let read = read.map_err(|error| MediaError::Crashed(format!("ffmpeg's pictures cannot be read: {error}")))?;
     Ok((read == bytes).then_some(raw))
-}
-
-fn too_many(pictures: usize, limits: &Limits) -> MediaError {
-    MediaError::Limit(format!(
-        "{pictures} pictures would have to be decoded, more than the {} that are allowed (--max-decoded)",
-        limits.decoded
-    ))
-}
-
-fn io_error(path: &Path, error: &io::Error) -> MediaError {
-    MediaError::Io { path: path.to_owned(), what: error.to_string() }
 }
 
 /// The packets of the video, in the order of decoding.

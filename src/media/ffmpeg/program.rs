@@ -46,8 +46,7 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn new(path: &Path) -> Result<Self, MediaError> {
         let bytes = super::regular(path)?;
-        let absolute =
-            path::absolute(path).map_err(|error| MediaError::Io { path: path.to_owned(), what: error.to_string() })?;
+        let absolute = path::absolute(path).map_err(|error| MediaError::io(path, &error))?;
         Ok(Self { name: file_name(&absolute), bytes })
     }
 }

@@ -114,7 +114,7 @@ fn memory(limits: &Limits) -> image::Limits {
 
 /// A whole file: some decoders would read it all anyway, without asking how large it is.
 fn read(path: &Path, limits: &Limits) -> Result<Vec<u8>, MediaError> {
-    let io = |error: std::io::Error| MediaError::Io { path: path.to_owned(), what: error.to_string() };
+    let io = |error: std::io::Error| MediaError::io(path, &error);
     let file = File::open(path).map_err(io)?;
     let size = file.metadata().map_err(io)?.len();
     limits.check_file(size).map_err(|error| named(path, error))?;

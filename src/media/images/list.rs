@@ -17,7 +17,7 @@ const HEAD: u64 = 32;
 
 /// What kind of image a file is, by its first bytes; `None` if it is none that is known here.
 pub(super) fn format(path: &Path) -> Result<Option<ImageFormat>, MediaError> {
-    let io = |error: std::io::Error| MediaError::Io { path: path.to_owned(), what: error.to_string() };
+    let io = |error: std::io::Error| MediaError::io(path, &error);
     // Asked before it is opened: opening a named pipe would wait for ever.
     if !path.metadata().map_err(io)?.is_file() {
         return Err(MediaError::Io {
@@ -65,7 +65,7 @@ pub(super) fn files(paths: &[PathBuf], limits: &Limits) -> Result<Vec<PathBuf>, 
 /// The images of a folder, in the order that people give numbers: `img2` before `img10`. Hidden files, folders and
 /// what is no image are left out.
 pub(super) fn folder(folder: &Path, limits: &Limits) -> Result<Vec<PathBuf>, MediaError> {
-    let io = |error: std::io::Error| MediaError::Io { path: folder.to_owned(), what: error.to_string() };
+    let io = |error: std::io::Error| MediaError::io(folder, &error);
     let mut named_files = Vec::new();
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;

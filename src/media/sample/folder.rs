@@ -88,7 +88,7 @@ impl Settings {
     }
 
     fn read(path: PathBuf) -> Result<Self, MediaError> {
-        let io = |error: std::io::Error| MediaError::Io { path: path.clone(), what: error.to_string() };
+        let io = |error: std::io::Error| MediaError::io(&path, &error);
         // Asked before it is opened: opening a named pipe would wait for ever.
         if !path.metadata().map_err(io)?.is_file() {
             return Err(MediaError::Io { path, what: "is no file".to_owned() });

@@ -19,7 +19,7 @@ use super::params::{Order, Sps};
 use super::sets::Sets;
 use super::slice::Header;
 use crate::media::Limits;
-use crate::media::codec::{Broken, Decoder, Out};
+use crate::media::codec::{Broken, Decoder, Out, order_count};
 use crate::media::picture::ColourHint;
 
 /// The most bytes of packets that are kept.
@@ -49,8 +49,8 @@ struct Expected {
 /// What the picture order count is reckoned from (ITU-T H.264, 8.2.1).
 #[derive(Default)]
 struct Count {
-    high: i64,
-    low: i64,
+    /// The count of the last reference picture.
+    last: i64,
     frame_num: i64,
     offset: i64,
 }
@@ -128,16 +128,12 @@ impl Count {
         }
         match sps.order {
             Order::Bits(bits) => {
-                let (all, low) = (1i64 << bits, picture.order[0]);
-                let high = match low - self.low {
-                    apart if apart <= -all / 2 => self.high + all,
-                    apart if apart > all / 2 => self.high - all,
-                    _ => self.high,
-                };
+                let [low, bottom] = picture.order;
+                let order = order_count(low, self.last, 1 << bits);
                 if picture.reference {
-                    (self.high, self.low) = (high, low);
+                    self.last = order;
                 }
-                Some(high + low + picture.order[1].min(0))
+                Some(order + bottom.min(0))
             }
             Order::Decoding => {
                 let frame_num = i64::from(picture.frame_num);

@@ -5,7 +5,7 @@ use super::params::Order;
 use super::sets::Sets;
 use super::slice::{Header, Lines, PictureId, Prediction};
 use crate::media::codec::bits::Bits;
-use crate::media::codec::{Inspector, Kind, Place};
+use crate::media::codec::{Inspector, Kind, Place, order_count};
 
 /// Looks at packets.
 pub struct Looker {
@@ -111,10 +111,8 @@ impl Count {
             self.sequence = self.sequence.wrapping_add(1);
             self.last = 0;
         }
-        // The count with these low bits that is nearest to the last one.
         let [low, _] = header.picture.order;
-        let ahead = (low - self.last).rem_euclid(range);
-        let order = self.last + if ahead > range / 2 { ahead - range } else { ahead };
+        let order = order_count(low, self.last, range);
         self.place = Some(Place { sequence: self.sequence, order });
         if header.picture.reference {
             self.last = order;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::super::bits::Bits;
+use super::super::order_count;
 use super::nal::{self, Nal};
 use super::sets::{Pps, RefSet, Sps};
 
@@ -207,7 +208,7 @@ impl Order {
         }
         let range = 1i32 << header.sps.order_bits;
         let low = header.order_low;
-        let order = if fresh { low } else { nearest(low, self.last_order, range) };
+        let order = if fresh { low } else { order_count(low.into(), self.last_order.into(), range.into()) as i32 };
         if nal.temporal == 0 && !nal.is_rasl() && !nal.is_radl() && !nal.is_sub_layer_non_reference() {
             self.last_order = order;
         }
@@ -246,18 +247,5 @@ impl Order {
         }
         self.held = named;
         missing
-    }
-}
-
-/// The count with these low bits that is nearest to the last one.
-fn nearest(low: i32, last: i32, range: i32) -> i32 {
-    let last_low = last & (range - 1);
-    let high = last.wrapping_sub(last_low);
-    if low < last_low && last_low - low >= range / 2 {
-        high.wrapping_add(range).wrapping_add(low)
-    } else if low > last_low && low - last_low > range / 2 {
-        high.wrapping_sub(range).wrapping_add(low)
-    } else {
-        high.wrapping_add(low)
     }
 }
