@@ -178,7 +178,7 @@ def reference(path, most):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True)
-    parser.add_argument("--decoders", nargs="+", default=["builtin", "ffmpeg"])
+    parser.add_argument("--decoders", nargs="+", default=["builtin", "ffmpeg"], choices=["builtin", "ffmpeg"])
     parser.add_argument("--most", type=int, default=400, help="clips with more frames are sampled: 32 of them")
     parser.add_argument("--no-matrix", action="store_true")
     parser.add_argument("clips", nargs="*")
