@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use capjudge::model::chat::ChatPrompt;
+use capjudge::model::chat::{ChatPrompt, Content, Form};
 use capjudge::model::gguf::{Metadata, Value as Setting};
 use capjudge::model::tokenizer::SpecialText;
 use capjudge::model::{ChatTemplate, ModelError, Piece};
@@ -21,7 +21,8 @@ fn template(source: &str) -> ChatTemplate {
 }
 
 fn render<'a>(source: &str, system: Option<&str>, content: &[Piece<'a>]) -> Result<ChatPrompt<'a>, ModelError> {
-    template(source).render(system, content)
+    let content: Vec<Content<'a>> = content.iter().cloned().map(Content::Text).collect();
+    template(source).render(system, &content, Form::Text)
 }
 
 fn text(prompt: &ChatPrompt<'_>) -> String {

@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 
 use candle_core::{Device, Tensor};
-use capjudge::engine::{Chunk, Engine, EngineError, Generating, Generation, GenerationEnd, Input, Prefix, Rows};
-use capjudge::engine::{Sampler, Sampling, Sequence, generate, prefill, top};
+use capjudge::engine::{
+    Chunk, Engine, EngineError, Generating, Generation, GenerationEnd, Input, Prefix, Rows, Visual,
+};
+use capjudge::engine::{Sampler, Sampling, Sequence, Stretch, generate, prefill, top};
 use capjudge::model::{LoadOptions, Model};
 
 use crate::models::{CHECKPOINTS, all_logits, engine, folder, golden, greedy, step};
@@ -41,7 +43,8 @@ fn a_shared_prefix_changes_no_bit_and_is_not_copied() {
         let ids = &golden(name).prompts[0].ids;
         let whole = bits(&all_logits(&engine, ids));
         for at in [1, 9, ids.len() - 1] {
-            let prefix = prefill(&engine, &ids[..at], &mut |_| ControlFlow::Continue(())).unwrap().unwrap();
+            let prefix =
+                prefill(&engine, &[Stretch::Tokens(&ids[..at])], &mut |_| ControlFlow::Continue(())).unwrap().unwrap();
             assert_eq!(prefix.length(), at);
             // Two sequences go on from it in turns, and a third one from what the first one made of it.
             let mut first = engine.fork(&prefix, ids.len()).unwrap();
@@ -131,7 +134,9 @@ fn embeddings_from_elsewhere_are_read_like_tokens() {
     let rows: Tensor = decoder.embedding.forward(ids, &Device::Cpu).unwrap();
     let engine = engine("gemma3_b");
     let mut sequence = fork(&engine, ids.len());
-    let chunk = Chunk { sequence: &mut sequence, input: Input::Embeddings(&rows), logits: Rows::All };
+    let visual = Visual::in_line(rows).unwrap();
+    let input = Input::Visual { visual: &visual, rows: 0..ids.len(), start: 0 };
+    let chunk = Chunk { sequence: &mut sequence, input, logits: Rows::All };
     let logits = engine.step(&mut [chunk]).unwrap();
     assert_eq!(bits(logits.of(0)), bits(&all_logits(&engine, ids)));
 }
@@ -190,7 +195,7 @@ fn model(name: &str) -> Model {
 
 /// What was generated, the text, and why it ended.
 fn run(model: &Model, ids: &[u32], max_tokens: usize, sampling: Sampling) -> (Vec<u32>, String, GenerationEnd) {
-    let what = Generation { prefix: &Prefix::default(), prompt: ids, max_tokens, ignore_end: true };
+    let what = Generation { prefix: &Prefix::default(), prompt: &[Stretch::Tokens(ids)], max_tokens, ignore_end: true };
     let mut text = String::new();
     let out = generate(&model.engine, &model.tokenizer, &what, &mut Sampler::new(sampling, "a"), &mut |event| {
         if let Generating::Token(_, piece) | Generating::Rest(piece) = event {
@@ -212,7 +217,12 @@ fn generation_is_greedy_by_default_and_ends_where_it_should() {
     let bytes: Vec<u8> = tokens.iter().flat_map(|token| model.tokenizer.bytes(*token).unwrap_or_default()).collect();
     assert_eq!(text, String::from_utf8_lossy(&bytes));
     // Whoever wants no more gets no more.
-    let what = Generation { prefix: &Prefix::default(), prompt: &prompt.ids, max_tokens: 32, ignore_end: true };
+    let what = Generation {
+        prefix: &Prefix::default(),
+        prompt: &[Stretch::Tokens(&prompt.ids)],
+        max_tokens: 32,
+        ignore_end: true,
+    };
     let mut count = 0;
     let out =
         generate(&model.engine, &model.tokenizer, &what, &mut Sampler::new(Sampling::default(), ""), &mut |event| {
@@ -235,7 +245,12 @@ fn an_end_token_ends_the_answer_and_is_no_part_of_it() {
     let ended = (0..400u32).find_map(|seed| {
         let ids = [seed % 150 + 5, seed / 3 % 150 + 5];
         let sampling = Sampling { temperature: 3.0, seed: seed.into(), ..Sampling::default() };
-        let what = Generation { prefix: &Prefix::default(), prompt: &ids, max_tokens: 64, ignore_end: false };
+        let what = Generation {
+            prefix: &Prefix::default(),
+            prompt: &[Stretch::Tokens(&ids)],
+            max_tokens: 64,
+            ignore_end: false,
+        };
         let out = generate(&model.engine, &model.tokenizer, &what, &mut Sampler::new(sampling, ""), &mut |_| {
             ControlFlow::Continue(())
         })

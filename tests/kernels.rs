@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::Device;
 use candle_core::quantized::GgmlDType;
-use capjudge::kernels::{Attention, KeyValues, Level, Matrix, attention, block_bytes, matmul};
+use capjudge::kernels::{Attention, KeyValues, Level, Matrix, Reach, attention, block_bytes, matmul};
 use capjudge::model::gguf::GgufFile;
 use half::f16;
 
@@ -309,7 +309,7 @@ fn plain(kind: &Attention, queries: &[f32], memory: &Memory) -> Vec<f64> {
     for (index, query) in queries.chunks_exact(size).enumerate() {
         let (position, head) = (index / kind.heads, index % kind.heads / group);
         let at = |all: &[f32], seen: usize, i: usize| f64::from(all[(seen * kind.kv_heads + head) * size + i]);
-        let seen = kind.seen(position);
+        let seen = kind.seen(position, queries.len() / (kind.heads * size));
         let weights = seen.clone().map(|seen| {
             let dot: f64 = (0..size).map(|i| f64::from(query[i]) * at(&memory.keys, seen, i)).sum();
             (dot * f64::from(kind.scale)).exp()
@@ -328,10 +328,10 @@ fn attention_is_right_however_keys_and_queries_are_cut() {
     let mut random = Random(5);
     const COUNT: usize = 29;
     for (head_dim, groups) in [(8, 1..9), (12, 1..5), (64, 1..9), (128, 2..4), (80, 1..3)] {
-        for (group, window) in groups.flat_map(|group| [None, Some(1), Some(6), Some(20)].map(|window| (group, window)))
-        {
+        let reaches = [Reach::Before, Reach::Window(1), Reach::Window(6), Reach::Window(20), Reach::All];
+        for (group, reach) in groups.flat_map(|group| reaches.map(|reach| (group, reach))) {
             let (heads, scale) = (2 * group, (head_dim as f32).powf(-0.5));
-            let kind = Attention { heads, kv_heads: 2, head_dim, scale, window };
+            let kind = Attention { heads, kv_heads: 2, head_dim, scale, reach };
             let mut floats = |count: usize| (0..count).map(|_| random.float() * 3.0).collect::<Vec<_>>();
             let queries = floats(COUNT * heads * head_dim);
             let memory = Memory { keys: floats(COUNT * 2 * head_dim), values: floats(COUNT * 2 * head_dim) };
@@ -343,6 +343,8 @@ fn attention_is_right_however_keys_and_queries_are_cut() {
                 for (lengths, chunk) in
                     [(&[COUNT][..], 1), (&[1, 9, 0, 19], COUNT), (&[16, 13], 3), (&[2, 2, 2, 2, 2, 2, 2, 15], 10)]
                 {
+                    // Who sees all cannot begin before all is there.
+                    let chunk = if reach == Reach::All { COUNT } else { chunk };
                     let found = attended(level, &kind, &queries, &memory, lengths, chunk);
                     assert_eq!(bits(&whole), bits(&found), "{level}, {kind:?}, {lengths:?}, chunks of {chunk}");
                 }

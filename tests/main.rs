@@ -26,4 +26,5 @@ mod sheet;
 mod timeline;
 mod tokens;
 mod video;
+mod vision;
 mod workspace;

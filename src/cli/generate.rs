@@ -17,7 +17,7 @@ use super::progress::Waiting;
 use crate::engine::{Generated, Generating, Generation, GenerationEnd, Prefix, Sampler, generate, top};
 use crate::judge::JudgeError;
 use crate::model::read::read_file;
-use crate::model::{Model, ModelError, ModelPrompt, Piece, TokenId};
+use crate::model::{Model, ModelError, ModelPrompt, Part, Piece, TokenId};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,11 +74,12 @@ impl Args {
         let model = model?;
         let load_seconds = start.elapsed().as_secs_f64();
         let prompt = self.prompt(&model)?;
+        let seen = model.see(&prompt)?;
         let mut text = String::new();
         let mut first = Vec::new();
         let what = Generation {
             prefix: &Prefix::default(),
-            prompt: &prompt.tokens,
+            prompt: &prompt.stretches(&seen, 0),
             max_tokens: self.flags.max_tokens.unwrap_or(MAX_TOKENS),
             ignore_end: self.ignore_end,
         };
@@ -124,7 +125,7 @@ impl Args {
         Ok(End::Done)
     }
 
-    fn prompt(&self, model: &Model) -> Result<ModelPrompt> {
+    fn prompt(&self, model: &Model) -> Result<ModelPrompt<'_>> {
         let mut ids = self.ids.clone();
         if let Some(path) = &self.ids_file {
             let bytes = read_file(path, LARGEST_IDS)?;
@@ -141,7 +142,7 @@ impl Args {
                     Err(Usage(format!("token {id} is not among the model's {}", model.engine.vocabulary())).into())
                 }
                 None if ids.is_empty() => Err(Usage("there are no token ids; give at least one".to_owned()).into()),
-                None => Ok(ModelPrompt { tokens: ids, shared: 0, opens_thought: None }),
+                None => Ok(ModelPrompt::of_tokens(ids)),
             };
         };
         if !model.has_template() && self.flags.chat_template_is_own() {
@@ -149,7 +150,7 @@ impl Args {
                         with --chat-template none";
             return Err(ModelError::Option(format!("{}: {what}", self.model)).into());
         }
-        let prompt = model.prompt(self.system.as_deref(), &[Piece::Trusted(text.as_str().into())])?;
+        let prompt = model.prompt(self.system.as_deref(), &[Part::Text(Piece::Trusted(text.as_str().into()))])?;
         if prompt.tokens.is_empty() {
             return Err(Usage("the prompt is empty; give a --text".to_owned()).into());
         }
@@ -159,7 +160,7 @@ impl Args {
 
 fn report(
     model: &str,
-    prompt: &ModelPrompt,
+    prompt: &ModelPrompt<'_>,
     first: &[(TokenId, f32)],
     out: &Generated,
     text: &str,

@@ -11,6 +11,7 @@ use crate::engine::Sampling;
 use crate::judge::{self, Judge, Settings};
 use crate::kernels::set_threads;
 use crate::model::quantise::{TYPES, by_name};
+use crate::model::weights::Quant;
 use crate::model::{LoadOptions, Template};
 
 /// How a model is loaded, and how it chooses its words.
@@ -20,6 +21,12 @@ pub struct ModelFlags {
     /// Quantise the layers of a safetensors model while it is loaded: q8_0, q6k, q5k, q4k, q4_0, …
     #[arg(long, value_name = "TYPE")]
     quant: Option<String>,
+    /// Quantise the vision tower too, which otherwise stays as it is
+    #[arg(long, value_name = "TYPE")]
+    quant_tower: Option<String>,
+    /// Quantise the head too, which otherwise stays as it is
+    #[arg(long, value_name = "TYPE")]
+    quant_head: Option<String>,
     /// A chat template (Jinja) instead of the model's own; `none` shows the prompt as it is
     #[arg(long, value_name = "FILE|none")]
     chat_template: Option<PathBuf>,
@@ -46,12 +53,17 @@ pub struct ModelFlags {
 impl ModelFlags {
     /// What the flags say, checked.
     pub fn load(&self) -> Result<LoadOptions> {
-        let quant = match &self.quant {
-            None => None,
-            Some(name) => Some(by_name(name).ok_or_else(|| {
+        let quant = |flag: &str, name: &Option<String>| match name {
+            None => Ok(None),
+            Some(name) => by_name(name).map(Some).ok_or_else(|| {
                 let known: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
-                Usage(format!("--quant {name}: there is no such type; there are {}", known.join(", ")))
-            })?),
+                Usage(format!("{flag} {name}: there is no such type; there are {}", known.join(", ")))
+            }),
+        };
+        let quant = Quant {
+            layers: quant("--quant", &self.quant)?,
+            head: quant("--quant-head", &self.quant_head)?,
+            tower: quant("--quant-tower", &self.quant_tower)?,
         };
         let template = match &self.chat_template {
             None => Template::Own,
@@ -94,6 +106,8 @@ impl ModelFlags {
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.quant.is_some(), "--quant"),
+            (self.quant_tower.is_some(), "--quant-tower"),
+            (self.quant_head.is_some(), "--quant-head"),
             (self.chat_template.is_some(), "--chat-template"),
             (self.temperature.is_some(), "--temperature"),
             (self.top_p.is_some(), "--top-p"),

@@ -90,7 +90,7 @@ fn by_candle(kind: &Attention, q: &Tensor, sequence: &Sequence, rows: usize, lay
     let scores = (q.matmul(&keys.transpose(1, 2)?.contiguous()?)? * f64::from(kind.scale))?;
     let mut mask = Vec::with_capacity(rows * group * count);
     for row in 0..rows {
-        let seen = kind.seen(first + row);
+        let seen = kind.seen(first + row, count);
         let line: Vec<f32> = (0..count).map(|key| if seen.contains(&key) { 0.0 } else { f32::NEG_INFINITY }).collect();
         (0..group).for_each(|_| mask.extend_from_slice(&line));
     }

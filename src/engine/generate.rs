@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use super::text::TextStream;
-use super::{Chunk, Engine, EngineError, Input, Prefix, Rows, Sampler, Sequence};
+use super::{Chunk, Engine, EngineError, Input, Prefix, Rows, Sampler, Sequence, Stretch};
 use crate::model::TokenId;
 use crate::model::tokenizer::Tokenizer;
 
@@ -19,7 +19,7 @@ pub struct Generation<'a> {
     /// What stands before the prompt and was read already.
     pub prefix: &'a Prefix,
     /// The rest of the prompt; not empty.
-    pub prompt: &'a [TokenId],
+    pub prompt: &'a [Stretch<'a>],
     /// How many tokens there may be.
     pub max_tokens: usize,
     /// Whether end tokens are tokens like all others.
@@ -68,36 +68,45 @@ pub struct Generated {
     pub decode_seconds: f64,
 }
 
-/// Reads tokens into a sequence, chunk by chunk; gives the logits of the last one. `None` if nobody wants more.
+/// Reads a prompt into a sequence, chunk by chunk; gives the logits of its last row. `None` if nobody wants more.
 fn read(
     engine: &Engine,
     sequence: &mut Sequence,
-    tokens: &[TokenId],
+    prompt: &[Stretch<'_>],
     logits: Rows,
     on: &mut dyn FnMut(Generating<'_>) -> ControlFlow<()>,
 ) -> Result<Option<Vec<f32>>, EngineError> {
     let mut last = Vec::new();
     let mut done = 0;
-    for chunk in tokens.chunks(CHUNK) {
-        if on(Generating::Reading { done, of: tokens.len() }).is_break() {
-            return Ok(None);
+    let all = prompt.iter().map(Stretch::length).sum();
+    for stretch in prompt {
+        let start = sequence.next_position();
+        for first in (0..stretch.length()).step_by(CHUNK) {
+            if on(Generating::Reading { done, of: all }).is_break() {
+                return Ok(None);
+            }
+            let rows = first..stretch.length().min(first + CHUNK);
+            done += rows.len();
+            let input = match stretch {
+                Stretch::Tokens(tokens) => Input::Tokens(&tokens[rows]),
+                Stretch::Visual(visual) => Input::Visual { visual, rows, start },
+            };
+            let logits = if done == all { logits } else { Rows::None };
+            last = engine.step(&mut [Chunk { sequence, input, logits }])?.last(0).to_vec();
         }
-        done += chunk.len();
-        let logits = if done == tokens.len() { logits } else { Rows::None };
-        let step = engine.step(&mut [Chunk { sequence, input: Input::Tokens(chunk), logits }])?;
-        last = step.last(0).to_vec();
     }
     Ok(Some(last))
 }
 
-/// Reads tokens once, for all sequences that begin with them. `None` if nobody wants more.
+/// Reads the beginning of prompts once, for all sequences that have it. `None` if nobody wants more.
 pub fn prefill(
     engine: &Engine,
-    tokens: &[TokenId],
+    beginning: &[Stretch<'_>],
     on: &mut dyn FnMut(Generating<'_>) -> ControlFlow<()>,
 ) -> Result<Option<Prefix>, EngineError> {
-    let mut sequence = engine.fork(&Prefix::default(), tokens.len())?;
-    let read = read(engine, &mut sequence, tokens, Rows::None, on)?;
+    let length = beginning.iter().map(Stretch::length).sum();
+    let mut sequence = engine.fork(&Prefix::default(), length)?;
+    let read = read(engine, &mut sequence, beginning, Rows::None, on)?;
     Ok(read.map(|_| sequence.freeze()))
 }
 
@@ -110,13 +119,14 @@ pub fn generate(
     on: &mut dyn FnMut(Generating<'_>) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
     let start = Instant::now();
-    let length = what.prefix.length() + what.prompt.len();
+    let rows: usize = what.prompt.iter().map(Stretch::length).sum();
+    let length = what.prefix.length() + rows;
     if length >= engine.context() {
         return Err(EngineError::Context { needed: length + 1, context: engine.context() });
     }
     // An answer that the context cuts off is cut off like any other.
     let limit = what.max_tokens.min(engine.context() - length);
-    let mut sequence = engine.fork(what.prefix, what.prompt.len() + limit)?;
+    let mut sequence = engine.fork(what.prefix, rows + limit)?;
     let mut out = Generated { tokens: Vec::new(), end: End::Stopped, prompt_seconds: 0.0, decode_seconds: 0.0 };
     let Some(mut logits) = read(engine, &mut sequence, what.prompt, Rows::Last, on)? else { return Ok(out) };
     out.prompt_seconds = start.elapsed().as_secs_f64();

@@ -44,6 +44,8 @@ impl Segment {
 #[derive(Debug, Clone, Default)]
 pub struct Prefix {
     pub(super) segments: Vec<Arc<Segment>>,
+    /// See [`Sequence::next_position`].
+    shift: i64,
 }
 
 impl Prefix {
@@ -60,6 +62,8 @@ pub struct Sequence {
     own: Vec<Segment>,
     /// Positions that may still come.
     room: usize,
+    /// How far the next position is ahead of the number of rows: pictures have several rows at one position.
+    shift: i64,
 }
 
 /// The room of a private segment that nothing larger is asked of: long enough to be few, short enough to waste little.
@@ -68,10 +72,20 @@ const ROOM: usize = 512;
 impl Sequence {
     /// A sequence that goes on from a prefix, for so many positions more at most.
     pub fn fork(prefix: &Prefix, room: usize) -> Self {
-        Self { prefix: prefix.clone(), own: Vec::new(), room }
+        Self { prefix: prefix.clone(), own: Vec::new(), room, shift: prefix.shift }
     }
 
-    /// Positions so far: the next token's position.
+    /// The rotary position of the next token: one more than the highest so far. Without pictures it is the length.
+    pub fn next_position(&self) -> u32 {
+        u32::try_from(self.length() as i64 + self.shift).unwrap_or(u32::MAX)
+    }
+
+    /// Sets what [`next_position`](Self::next_position) gives.
+    pub(super) fn set_next_position(&mut self, position: u32) {
+        self.shift = i64::from(position) - self.length() as i64;
+    }
+
+    /// Rows so far.
     pub fn length(&self) -> usize {
         self.prefix.length() + self.own.iter().map(|segment| segment.length).sum::<usize>()
     }
@@ -107,7 +121,7 @@ impl Sequence {
         self.room -= rows;
     }
 
-    /// Forgets all but the first `length` positions; nothing of its prefix.
+    /// Forgets all but the first `length` rows; nothing of its prefix. What is forgotten has to be text.
     pub fn truncate(&mut self, length: usize) {
         let mut surplus = self.length().saturating_sub(length.max(self.prefix.length()));
         self.room += surplus;
@@ -123,7 +137,8 @@ impl Sequence {
 
     /// Ends the sequence, and makes it a prefix for others.
     pub fn freeze(self) -> Prefix {
-        let Self { mut prefix, own, .. } = self;
+        let Self { mut prefix, own, shift, .. } = self;
+        prefix.shift = shift;
         prefix.segments.extend(own.into_iter().filter(|segment| segment.length > 0).map(Arc::new));
         prefix
     }

@@ -12,11 +12,14 @@ mod generate;
 mod kv;
 mod sampler;
 pub mod text;
+mod visual;
 
 pub use generate::{End as GenerationEnd, Generated, Generating, Generation, generate, prefill};
 pub use kv::{Prefix, Sequence};
 pub use sampler::{Sampler, Sampling, top};
+pub use visual::{Stretch, Visual, stretches};
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::Tensor;
@@ -24,6 +27,7 @@ use thiserror::Error;
 
 use crate::model::TokenId;
 use crate::model::decoder::Decoder;
+use crate::model::rope::Position;
 use attend::Batch;
 use kv::Shape;
 
@@ -72,13 +76,29 @@ pub struct Chunk<'a> {
     pub logits: Rows,
 }
 
-/// New positions of a sequence.
-#[derive(Debug, Clone, Copy)]
+/// New rows of a sequence.
+#[derive(Debug, Clone)]
 pub enum Input<'a> {
     /// Tokens.
     Tokens(&'a [TokenId]),
-    /// Embeddings from elsewhere (frames), a row each.
-    Embeddings(&'a Tensor),
+    /// Some rows of a picture.
+    Visual {
+        /// The picture.
+        visual: &'a Visual,
+        /// Its rows that come now; all before them were given already.
+        rows: Range<usize>,
+        /// The position that its own positions are counted from: [`Sequence::next_position`] before its first row.
+        start: u32,
+    },
+}
+
+impl Input<'_> {
+    fn length(&self) -> usize {
+        match self {
+            Self::Tokens(tokens) => tokens.len(),
+            Self::Visual { rows, .. } => rows.len(),
+        }
+    }
 }
 
 /// Which rows of a chunk need logits.
@@ -143,23 +163,32 @@ impl Engine {
     pub fn step(&self, chunks: &mut [Chunk<'_>]) -> Result<Logits, EngineError> {
         let device = &self.decoder.compute.device;
         let mut embeddings = Vec::with_capacity(chunks.len());
-        let mut positions = Vec::new();
+        let mut positions: Vec<Position> = Vec::new();
+        let mut deep = Deep::default();
         let mut wanted = Vec::new();
         let mut counts = Vec::with_capacity(chunks.len());
         let mut sequences = Vec::with_capacity(chunks.len());
+        let mut ends = Vec::with_capacity(chunks.len());
         for chunk in chunks.iter_mut() {
-            let rows = match chunk.input {
-                Input::Tokens(tokens) => self.decoder.embedding.forward(tokens, device)?,
-                Input::Embeddings(rows) => rows.clone(),
-            };
-            let count = rows.dim(0)?;
-            let (start, room) = (chunk.sequence.length(), chunk.sequence.room());
+            let (count, room) = (chunk.input.length(), chunk.sequence.room());
             if count > room {
                 return Err(EngineError::Room { room, tokens: count });
             }
             let first = positions.len();
-            // Positions are below the context, which a loader keeps far below 2^32.
-            positions.extend((start..start + count).map(|position| position as u32));
+            let next = chunk.sequence.next_position();
+            let (rows, end) = match &chunk.input {
+                Input::Tokens(tokens) => {
+                    let end = next.saturating_add(count as u32);
+                    positions.extend((next..end).map(|position| [position; 3]));
+                    (self.decoder.embedding.forward(tokens, device)?, end)
+                }
+                Input::Visual { visual, rows, start } => {
+                    let shifted = |position: &Position| position.map(|axis| start.saturating_add(axis));
+                    positions.extend(visual.positions()[rows.clone()].iter().map(shifted));
+                    deep.add(first, visual, rows);
+                    (visual.rows().narrow(0, rows.start, rows.len())?, start.saturating_add(visual.end(rows.end)))
+                }
+            };
             let asked = match chunk.logits {
                 Rows::None => 0,
                 Rows::Last => count.min(1),
@@ -171,6 +200,7 @@ impl Engine {
                 chunk.sequence.reserve(count, &self.shape)?;
                 embeddings.push(rows);
                 sequences.push((&mut *chunk.sequence, count));
+                ends.push(end);
             }
         }
         if positions.is_empty() {
@@ -178,9 +208,11 @@ impl Engine {
         }
         let embeddings = if embeddings.len() == 1 { embeddings.remove(0) } else { Tensor::cat(&embeddings, 0)? };
         let mut batch = Batch { sequences, compute: &self.decoder.compute };
-        let out = self.decoder.forward(embeddings, &positions, &mut batch)?;
-        for (sequence, rows) in batch.sequences {
+        let deep = deep.tensors(&embeddings)?;
+        let out = self.decoder.forward(embeddings, &positions, &deep, &mut batch)?;
+        for ((sequence, rows), end) in batch.sequences.into_iter().zip(ends) {
             sequence.advance(rows);
+            sequence.set_next_position(end);
         }
         if wanted.is_empty() {
             return Ok(Logits { rows: counts.iter().map(|_| Vec::new()).collect() });
@@ -192,5 +224,35 @@ impl Engine {
             return Err(EngineError::NotANumber);
         }
         Ok(Logits { rows })
+    }
+}
+
+/// What pictures add behind the first layers, by the rows of a step.
+#[derive(Default)]
+struct Deep<'a> {
+    /// The first row of a picture's part, the picture, and the part.
+    parts: Vec<(usize, &'a Visual, Range<usize>)>,
+}
+
+impl<'a> Deep<'a> {
+    fn add(&mut self, first: usize, visual: &'a Visual, rows: &Range<usize>) {
+        if !visual.deep().is_empty() && !rows.is_empty() {
+            self.parts.push((first, visual, rows.clone()));
+        }
+    }
+
+    /// A tensor for each layer, as large as all rows together; zero where there is text.
+    fn tensors(&self, embeddings: &Tensor) -> candle_core::Result<Vec<Tensor>> {
+        let layers = self.parts.iter().map(|(_, visual, _)| visual.deep().len()).max().unwrap_or(0);
+        let all = |layer: usize| {
+            let sums = embeddings.zeros_like()?;
+            for (first, visual, rows) in &self.parts {
+                if let Some(deep) = visual.deep().get(layer) {
+                    sums.slice_set(&deep.narrow(0, rows.start, rows.len())?.contiguous()?, 0, *first)?;
+                }
+            }
+            Ok(sums)
+        };
+        (0..layers).map(all).collect()
     }
 }

@@ -83,10 +83,17 @@ pub struct Effort {
     pub reused_tokens: u64,
     /// Tokens of the answer.
     pub answer_tokens: u64,
+    /// Time to look at the frames; 0 where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub vision_seconds: f64,
     /// Time to read the prompt.
     pub prompt_seconds: f64,
     /// Time to write the answer.
     pub answer_seconds: f64,
+}
+
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// Answers questions.

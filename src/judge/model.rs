@@ -8,9 +8,11 @@ use std::ops::ControlFlow;
 
 use super::{Answered, Effort, Identity, Judge, JudgeError, Question, Said, Settings};
 use crate::answer::Finish;
-use crate::engine::{EngineError, Generating, Generation, GenerationEnd, Prefix, Sampler, generate, prefill};
+use crate::engine::{EngineError, Generating, Generation, GenerationEnd, Prefix, Sampler, Stretch, generate, prefill};
+use crate::media::Frames;
 use crate::model::quantise::name_of;
-use crate::model::{Model, ModelError, Piece, TokenId};
+use crate::model::vision::{Clip, Medium};
+use crate::model::{Model, ModelError, Part, Piece, TokenId};
 use crate::prompt::{Prompt, Segment};
 use crate::task::Task;
 
@@ -35,16 +37,19 @@ impl ModelJudge {
             ))));
         }
         // A template that cannot be used is found here, and not once for each record.
-        model.prompt(None, &[Piece::Trusted("A".into()), Piece::Untrusted("B".into())])?;
+        model.prompt(None, &[Piece::Trusted("A".into()), Piece::Untrusted("B".into())].map(Part::Text))?;
         let sha256 = model.sha256(on_bytes)?;
         let sampling = settings.sampling;
         let mut parts = BTreeMap::from([
             ("arithmetic".to_owned(), settings.load.compute.name()),
             ("chat_template".to_owned(), if model.has_template() { "yes" } else { "none" }.to_owned()),
             ("max_tokens".to_owned(), settings.max_tokens.to_string()),
-            ("quant".to_owned(), settings.load.quant.map_or("as stored", name_of).to_owned()),
+            ("quant".to_owned(), settings.load.quant.layers.map_or("as stored", name_of).to_owned()),
             ("temperature".to_owned(), sampling.temperature.to_string()),
         ]);
+        for (name, quant) in [("quant_head", settings.load.quant.head), ("quant_tower", settings.load.quant.tower)] {
+            parts.extend(quant.map(|quant| (name.to_owned(), name_of(quant).to_owned())));
+        }
         // At temperature 0 the others have no effect.
         if sampling.temperature > 0.0 {
             parts.insert("top_p".to_owned(), sampling.top_p.to_string());
@@ -69,20 +74,23 @@ impl ModelJudge {
         }
         // The old one's memory is free before the new one's is taken.
         self.rubric = None;
-        let Some(prefix) = prefill(&self.model.engine, tokens, on)? else { return Ok(None) };
+        let Some(prefix) = prefill(&self.model.engine, &[Stretch::Tokens(tokens)], on)? else { return Ok(None) };
         self.rubric = Some((tokens.to_vec(), prefix.clone()));
         Ok(Some((prefix, false)))
     }
 }
 
-/// The parts of a prompt as pieces for a tokenizer.
-fn pieces<'a>(prompt: &'a Prompt<'a>) -> Result<Vec<Piece<'a>>, JudgeError> {
-    let piece = |segment: &'a Segment<'a>| match segment {
-        Segment::Trusted(text) => Ok(Piece::Trusted(text.as_ref().into())),
-        Segment::Untrusted(text) => Ok(Piece::Untrusted(text.as_ref().into())),
-        Segment::Frames => Err(JudgeError::NoAnswer("this model does not see frames".to_owned())),
+/// The segments of a prompt as parts of a message.
+fn parts<'a>(prompt: &'a Prompt<'a>, frames: Option<&'a Frames>) -> Result<Vec<Part<'a>>, JudgeError> {
+    let part = |segment: &'a Segment<'a>| match (segment, frames) {
+        (Segment::Trusted(text), _) => Ok(Part::Text(Piece::Trusted(text.as_ref().into()))),
+        (Segment::Untrusted(text), _) => Ok(Part::Text(Piece::Untrusted(text.as_ref().into()))),
+        (Segment::Frames, Some(frames)) => {
+            Clip::new(frames).map(|clip| Part::Shown(Medium::Video(clip))).map_err(JudgeError::NoAnswer)
+        }
+        (Segment::Frames, None) => Err(JudgeError::NoAnswer("there are no frames to show".to_owned())),
     };
-    prompt.segments.iter().map(piece).collect()
+    prompt.segments.iter().map(part).collect()
 }
 
 impl Judge for ModelJudge {
@@ -91,17 +99,18 @@ impl Judge for ModelJudge {
     }
 
     fn sees_frames(&self) -> bool {
-        false
+        self.model.sees()
     }
 
     fn check(&self, task: &Task) -> Result<(), JudgeError> {
-        if task.spec.frames.is_none() {
+        if task.spec.frames.is_none() || self.model.sees() {
             return Ok(());
         }
         let (judge, task) = (&self.identity.name, &task.name);
         Err(JudgeError::Unfit(format!(
-            "the task `{task}` shows frames, and {judge} is a language model that cannot see them; vision-language models \
-             are not supported yet (`hallucination` and `omission` need no frames)"
+            "the task `{task}` shows frames, and {judge} is a language model that cannot see them; name a \
+             vision-language model (`capjudge models list` shows some), or judge `hallucination` and `omission`, which \
+             need no frames"
         )))
     }
 
@@ -110,29 +119,35 @@ impl Judge for ModelJudge {
         question: &Question<'_>,
         on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
     ) -> Result<Answered, JudgeError> {
-        let prompt = self.model.prompt(None, &pieces(question.prompt)?);
+        let parts = parts(question.prompt, question.frames)?;
+        let prompt = self.model.prompt(None, &parts);
         let prompt = prompt.map_err(|error| JudgeError::NoAnswer(error.without_path()))?;
-        let (first, rest) = prompt.tokens.split_at(if self.settings.reuse { prompt.shared } else { 0 });
+        let first = &prompt.tokens[..if self.settings.reuse { prompt.shared } else { 0 }];
         let stopped = Answered { finish: Finish::Stop, effort: None };
         let too_long = |error: EngineError| match error {
             EngineError::Context { .. } => JudgeError::NoAnswer(error.to_string()),
             error => JudgeError::Engine(error),
         };
         let length = prompt.tokens.len();
-        let mut reading = |event: Generating<'_>, before: usize| match event {
-            Generating::Reading { done, .. } => on(Said::Reading { done: before + done, of: length }),
+        let mut reading = |event: Generating<'_>| match event {
+            Generating::Reading { done, .. } => on(Said::Reading { done, of: length }),
             _ => ControlFlow::Continue(()),
         };
         let start = std::time::Instant::now();
-        let read = self.read_rubric(first, &mut |event| reading(event, 0)).map_err(too_long)?;
+        let read = self.read_rubric(first, &mut reading).map_err(too_long)?;
         let Some((prefix, reused)) = read else { return Ok(stopped) };
         let rubric_seconds = start.elapsed().as_secs_f64();
+        if !prompt.shown.is_empty() && on(Said::Looking).is_break() {
+            return Ok(stopped);
+        }
+        let seen = self.model.see(&prompt)?;
+        let rest = prompt.stretches(&seen, first.len());
         // What the template wrote of the answer belongs to the answer: it says that what follows is a thought.
         let mut opening = prompt.opens_thought.as_deref();
         let name = format!("{}\0{}\0{}", question.task, question.id, question.attempt);
         let mut sampler = Sampler::new(self.settings.sampling, &name);
         let what =
-            Generation { prefix: &prefix, prompt: rest, max_tokens: self.settings.max_tokens, ignore_end: false };
+            Generation { prefix: &prefix, prompt: &rest, max_tokens: self.settings.max_tokens, ignore_end: false };
         let out = generate(&self.model.engine, &self.model.tokenizer, &what, &mut sampler, &mut |event| match event {
             Generating::Reading { done, .. } => on(Said::Reading { done: first.len() + done, of: length }),
             Generating::First(_) => opening.take().map_or(ControlFlow::Continue(()), |text| on(Said::Text(text))),
@@ -148,6 +163,7 @@ impl Judge for ModelJudge {
             prompt_tokens: length as u64,
             reused_tokens: if reused { first.len() as u64 } else { 0 },
             answer_tokens: out.tokens.len() as u64,
+            vision_seconds: seen.pixels_seconds + seen.tower_seconds,
             prompt_seconds: rubric_seconds + out.prompt_seconds,
             answer_seconds: out.decode_seconds,
         };

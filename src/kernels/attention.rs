@@ -1,4 +1,5 @@
-//! Attention of new tokens to all that stands before them, over key and value segments as they lie.
+//! Attention of new tokens to all that stands before them, over key and value segments as they lie; in towers, of
+//! patches to each other.
 //!
 //! Invariant: a query meets its keys in the order of their positions, wherever one segment ends and the next begins.
 
@@ -34,15 +35,29 @@ pub struct Attention {
     pub head_dim: usize,
     /// What dot products are multiplied with.
     pub scale: f32,
-    /// How many positions a query sees, itself among them; all if `None`.
-    pub window: Option<usize>,
+    /// What a query sees.
+    pub reach: Reach,
+}
+
+/// What a query sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Itself and all before it.
+    Before,
+    /// So many positions, itself the last of them.
+    Window(usize),
+    /// All that there is.
+    All,
 }
 
 impl Attention {
-    /// The positions that the query at `position` sees.
-    pub fn seen(&self, position: usize) -> Range<usize> {
-        let start = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
-        start..position + 1
+    /// The positions, of `all`, that the query at `position` sees.
+    pub fn seen(&self, position: usize, all: usize) -> Range<usize> {
+        match self.reach {
+            Reach::Before => 0..position + 1,
+            Reach::Window(window) => (position + 1).saturating_sub(window)..position + 1,
+            Reach::All => 0..all,
+        }
     }
 }
 
@@ -64,7 +79,8 @@ pub fn attention(
     let available: usize = segments.iter().map(|segment| segment.length).sum();
     assert!(available >= first + tokens, "fewer keys than positions");
     for segment in segments {
-        let size = kv_heads * segment.capacity * head_dim;
+        // The last head's places need not all be there.
+        let size = ((kv_heads - 1) * segment.capacity + segment.length) * head_dim;
         assert!(segment.keys.len() >= size && segment.values.len() >= size && segment.length <= segment.capacity);
     }
     // The queries of one key head, by token and then by head, in tiles.
@@ -74,7 +90,7 @@ pub fn attention(
     thread_local! {
         static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     }
-    share(kv_heads * tiles, TILE_ROWS * (first + tokens) * head_dim * 2, |range| {
+    share(kv_heads * tiles, TILE_ROWS * available * head_dim * 2, |range| {
         SCORES.with_borrow_mut(|scores| {
             for index in range {
                 let (kv_head, first_row) = (index / tiles, index % tiles * TILE_ROWS);
@@ -83,7 +99,7 @@ pub fn attention(
                     let row = first_row + row.min(count - 1);
                     (row / group * heads + kv_head * group + row % group) * head_dim
                 };
-                let seen = |row: usize| kind.seen(first + (first_row + row.min(count - 1)) / group);
+                let seen = |row: usize| kind.seen(first + (first_row + row.min(count - 1)) / group, available);
                 let work = Tile {
                     level,
                     scale: kind.scale,

@@ -1,4 +1,4 @@
-//! The arithmetic of the CPU: quantised matrices, matrix products, attention.
+//! The arithmetic of the CPU: quantised matrices, matrix products, attention, resampled pictures.
 //!
 //! Invariant: what comes out of a row depends on that row alone. Each number is summed in one fixed order, whatever
 //! else is in the batch, however a prompt is cut into chunks, and whichever thread does it. So a verdict is the same
@@ -17,12 +17,14 @@ mod matmul;
 mod matrix;
 mod packed;
 mod portable;
+mod resample;
 mod threads;
 
-pub use attention::{Attention, KeyValues, attention};
+pub use attention::{Attention, KeyValues, Reach, attention};
 pub use gate::{Gate, GateOp};
 pub use matmul::{MatMul, matmul};
 pub use matrix::{Matrix, block_bytes};
+pub use resample::{Resample, Taps};
 pub use threads::{set_threads, share, threads};
 
 use std::fmt;

@@ -1,8 +1,9 @@
 //! Chat templates: what a model wants to read around a message.
 //!
-//! Invariant: a message's content never goes through the template. The template is run with a stand-in, its output is
-//! cut there, and the content is put between the two parts. So what the template wrote stays trusted, data stays data,
-//! and no template can look at a caption and act on it.
+//! Invariant: a message's content never goes through the template. The template is run with stand-ins, its output is
+//! cut there, and the content is put in between. So what the template wrote stays trusted, data stays data, and no
+//! template can look at a caption and act on it. Where it writes the marker of a picture, the picture's layout is put;
+//! a marker that no picture belongs to is an error.
 //!
 //! Templates come with a model's files. They run with limits on size, steps, depth and output, without a clock, and on a
 //! stack of their own. What a single expression may take of memory cannot be limited (attack 32).
@@ -10,6 +11,8 @@
 mod python;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -41,6 +44,40 @@ pub struct ChatTemplate {
     special: SpecialText,
 }
 
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// Text.
+    Text(Piece<'a>),
+    /// A picture or a video: as what a template has to write it, and what is put there.
+    Shown {
+        /// What it is.
+        kind: Kind,
+        /// What the template writes for it.
+        marker: &'a str,
+        /// What takes the place of that.
+        layout: &'a str,
+    },
+}
+
+/// What is shown, by the name that templates have for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A picture.
+    Image,
+    /// A video.
+    Video,
+}
+
+/// How templates want a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As a text.
+    Text,
+    /// As a list of parts, each with its type.
+    Parts,
+}
+
 /// A prompt with all that the template puts around the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatPrompt<'a> {
@@ -48,6 +85,18 @@ pub struct ChatPrompt<'a> {
     pub pieces: Vec<Piece<'a>>,
     /// What opens the model's thoughts, if the prompt ends so: from `<think>` to the end of the prompt.
     pub opens_thought: Option<String>,
+    /// How many of the pieces come before the first word of data and before anything that is shown.
+    pub shared: usize,
+}
+
+impl<'a> ChatPrompt<'a> {
+    /// A prompt of pieces, each with whether it is the layout of something that is shown.
+    pub fn new(pieces: impl IntoIterator<Item = (Piece<'a>, bool)>, opens_thought: Option<String>) -> Self {
+        let pieces: Vec<_> = pieces.into_iter().filter(|(piece, _)| !piece.text().is_empty()).collect();
+        let own = |(piece, shown): &(Piece<'_>, bool)| *shown || matches!(piece, Piece::Untrusted(_));
+        let shared = pieces.iter().position(own).unwrap_or(0);
+        Self { pieces: pieces.into_iter().map(|(piece, _)| piece).collect(), opens_thought, shared }
+    }
 }
 
 impl ChatTemplate {
@@ -96,48 +145,83 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// The prompt for one user message, up to where the model's answer begins.
-    pub fn render<'a>(&self, system: Option<&str>, content: &[Piece<'a>]) -> Result<ChatPrompt<'a>, ModelError> {
-        let Edges { leading, trailing, inner } = Edges::of(content);
+    /// The prompt for one user message, up to where the model's answer begins. A list of texts alone is read by every
+    /// template of a model that sees; one of a model that does not takes [`Form::Text`].
+    pub fn render<'a>(
+        &self,
+        system: Option<&str>,
+        content: &[Content<'a>],
+        form: Form,
+    ) -> Result<ChatPrompt<'a>, ModelError> {
         let system = system.filter(|system| !system.trim().is_empty());
-        let stand_in = self.stand_in(system);
-        let message = format!("{leading}{stand_in}{trailing}");
-        let text = self.on_deep_stack(|| self.run(system, &message))?;
-        let places: Vec<usize> = text.match_indices(&stand_in).map(|(at, _)| at).collect();
-        let [place] = places[..] else {
-            let what = format!(
-                "the chat template writes a user's message {} times, not once; templates that take messages only as \
-                 lists of parts, or change their text, are not supported",
-                places.len()
-            );
-            return Err(ModelError::unsupported(&self.path, what));
+        let mut groups = groups(content);
+        let stand_ins = self.stand_ins(system, groups.len());
+        let text = {
+            let parts = groups.iter().zip(&stand_ins).map(|(group, stand_in)| group.written(stand_in));
+            let parts: Vec<Written> = parts.collect();
+            self.on_deep_stack(|| self.run(system, &parts, form))?
         };
         if system.is_some_and(|system| !text.contains(system.trim())) {
             let what = "the chat template leaves out the system message; leave it out yourself, or put its text into \
                         the user's message";
             return Err(ModelError::unsupported(&self.path, what));
         }
-        let (before, after) = (text[..place].to_owned(), text[place + stand_in.len()..].to_owned());
+        let places = self.places(&text, &groups, &stand_ins)?;
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        for (group, place) in groups.drain(..).zip(&places) {
+            pieces.push((Piece::Trusted(Cow::Owned(text[at..place.start].to_owned())), false));
+            match group {
+                Group::Text(edges) => pieces.extend(edges.inner.into_iter().map(|piece| (piece, false))),
+                Group::Shown { layout, .. } => pieces.push((Piece::Trusted(layout.into()), true)),
+            }
+            at = place.end;
+        }
+        let after = text[at..].to_owned();
         let opens_thought =
             after.trim_end().ends_with(THINK).then(|| after.rfind(THINK).map(|at| after[at..].to_owned()));
-        let mut pieces = vec![Piece::Trusted(Cow::Owned(before))];
-        pieces.extend(inner);
-        pieces.push(Piece::Trusted(Cow::Owned(after)));
-        pieces.retain(|piece| !piece.text().is_empty());
-        Ok(ChatPrompt { pieces, opens_thought: opens_thought.flatten() })
+        pieces.push((Piece::Trusted(Cow::Owned(after)), false));
+        Ok(ChatPrompt::new(pieces, opens_thought.flatten()))
     }
 
-    /// A text that neither the template nor the system message contains, of characters that no filter changes.
-    fn stand_in(&self, system: Option<&str>) -> String {
-        let taken = |text: &str| self.source.contains(text) || system.is_some_and(|system| system.contains(text));
-        let mut number = 0_u32;
-        loop {
-            let text = format!("\u{e000}{number}\u{e001}");
-            if !taken(&text) {
-                return text;
-            }
-            number += 1;
+    /// Where each group of the content stands in what the template wrote: each once, in order, and nothing of its kind
+    /// besides.
+    fn places(&self, text: &str, groups: &[Group<'_>], stand_ins: &[String]) -> Result<Vec<Range<usize>>, ModelError> {
+        let written = |group: &Group<'_>, stand_in: &String| match group {
+            Group::Text(_) => stand_in.clone(),
+            Group::Shown { marker, .. } => (*marker).to_owned(),
+        };
+        let expected: Vec<String> = groups.iter().zip(stand_ins).map(|(group, own)| written(group, own)).collect();
+        let kinds: BTreeSet<&String> = expected.iter().collect();
+        let mut found: Vec<Range<usize>> =
+            kinds.iter().flat_map(|kind| text.match_indices(*kind).map(|(at, text)| at..at + text.len())).collect();
+        found.sort_by_key(|place| place.start);
+        let same =
+            found.len() == expected.len() && found.iter().zip(&expected).all(|(at, own)| text[at.clone()] == **own);
+        if same {
+            return Ok(found);
         }
+        let texts = || found.iter().filter(|at| stand_ins.iter().any(|own| text[(*at).clone()] == **own)).count();
+        let what = match groups {
+            [Group::Text(_)] => format!(
+                "the chat template writes a user's message {} times, not once; templates that take messages only as \
+                 lists of parts, or change their text, are not supported",
+                texts()
+            ),
+            _ => {
+                "the chat template does not write the texts, pictures and videos of a message once each and in order; \
+                  is it the template of this model? (--chat-template FILE takes another one)"
+                    .to_owned()
+            }
+        };
+        Err(ModelError::unsupported(&self.path, what))
+    }
+
+    /// Texts that neither the template nor the system message contains, of characters that no filter changes.
+    fn stand_ins(&self, system: Option<&str>, count: usize) -> Vec<String> {
+        let taken = |text: &str| self.source.contains(text) || system.is_some_and(|system| system.contains(text));
+        let texts = (0_u32..).map(|number| format!("\u{e000}{number}\u{e001}"));
+        texts.filter(|text| !taken(text)).take(count).collect()
     }
 
     /// Runs what parses, renders or drops a template, all of which go as deep as the template does. A panic is an error;
@@ -164,12 +248,16 @@ impl ChatTemplate {
         Ok(environment)
     }
 
-    fn run(&self, system: Option<&str>, message: &str) -> Result<String, ModelError> {
+    fn run(&self, system: Option<&str>, message: &[Written], form: Form) -> Result<String, ModelError> {
+        let content = |parts: &[Written]| match form {
+            Form::Text => parts.iter().map(Written::text).collect::<String>().into(),
+            Form::Parts => parts.iter().map(Written::part).collect::<minijinja::Value>(),
+        };
         let mut messages = Vec::new();
         if let Some(system) = system {
-            messages.push(context! { role => "system", content => system });
+            messages.push(context! { role => "system", content => content(&[Written::Text(system.to_owned())]) });
         }
-        messages.push(context! { role => "user", content => message });
+        messages.push(context! { role => "user", content => content(message) });
         let mut variables = vec![
             ("messages", minijinja::Value::from(messages)),
             ("tools", minijinja::Value::from(())),
@@ -212,6 +300,72 @@ impl ChatTemplate {
 fn told(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
     error.line().map_or(what.clone(), |line| format!("{what} (line {line})"))
+}
+
+/// What stands together in a message: a run of texts, or something that is shown.
+enum Group<'a> {
+    Text(Edges<'a>),
+    Shown { kind: Kind, marker: &'a str, layout: &'a str },
+}
+
+/// A group as a template gets it.
+enum Written {
+    Text(String),
+    Image,
+    Video,
+}
+
+impl Group<'_> {
+    fn written(&self, stand_in: &str) -> Written {
+        match self {
+            Self::Text(Edges { leading, trailing, .. }) => Written::Text(format!("{leading}{stand_in}{trailing}")),
+            Self::Shown { kind: Kind::Image, .. } => Written::Image,
+            Self::Shown { kind: Kind::Video, .. } => Written::Video,
+        }
+    }
+}
+
+impl Written {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Image | Self::Video => "",
+        }
+    }
+
+    fn part(&self) -> minijinja::Value {
+        match self {
+            Self::Text(text) => context! { type => "text", text => text },
+            Self::Image => context! { type => "image" },
+            Self::Video => context! { type => "video" },
+        }
+    }
+}
+
+/// The groups of a message. A message without any has one empty text.
+fn groups<'a>(content: &[Content<'a>]) -> Vec<Group<'a>> {
+    let mut groups = Vec::new();
+    let mut texts: Vec<Piece<'a>> = Vec::new();
+    let close = |texts: &mut Vec<Piece<'a>>, groups: &mut Vec<Group<'a>>| {
+        if !texts.is_empty() {
+            groups.push(Group::Text(Edges::of(texts)));
+            texts.clear();
+        }
+    };
+    for part in content {
+        match part {
+            Content::Text(piece) => texts.push(piece.clone()),
+            Content::Shown { kind, marker, layout } => {
+                close(&mut texts, &mut groups);
+                groups.push(Group::Shown { kind: *kind, marker, layout });
+            }
+        }
+    }
+    close(&mut texts, &mut groups);
+    if groups.is_empty() {
+        groups.push(Group::Text(Edges::of(&[])));
+    }
+    groups
 }
 
 /// Content with the white space of its trusted ends set apart, for the template to keep or to trim.

@@ -12,7 +12,7 @@ use candle_nn::ops::rms_norm;
 use candle_nn::rotary_emb::rope_thd;
 
 use super::linear::{Compute, Embedding, Linear, gated};
-use super::rope::Rope;
+use super::rope::{Position, Rope};
 use crate::kernels::{Attention, Gate};
 
 /// Keeps keys and values, and lets queries meet them.
@@ -84,19 +84,30 @@ pub struct Norm {
 }
 
 impl Norm {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// The rows, normed.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         rms_norm(&x.contiguous()?, &self.weight, self.epsilon)
     }
 }
 
 impl Decoder {
-    /// What leaves the last layer for rows of embeddings at the given positions.
-    pub fn forward(&self, embeddings: Tensor, positions: &[u32], cache: &mut dyn Attend) -> Result<Tensor> {
+    /// What leaves the last layer for rows of embeddings at the given positions. `deep` is added to what leaves the
+    /// first layers, one tensor of all rows a layer.
+    pub fn forward(
+        &self,
+        embeddings: Tensor,
+        positions: &[Position],
+        deep: &[Tensor],
+        cache: &mut dyn Attend,
+    ) -> Result<Tensor> {
         let tables = self.ropes.iter().map(|rope| rope.tables(positions, &self.compute.device));
         let tables = tables.collect::<Result<Vec<_>>>()?;
         let mut x = embeddings.to_dtype(DType::F32)?;
         for (index, layer) in self.layers.iter().enumerate() {
             x = layer.forward(index, &x, &tables[layer.rope], cache, &self.compute)?;
+            if let Some(deep) = deep.get(index) {
+                x = (x + deep)?;
+            }
         }
         Ok(x)
     }

@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use candle_core::quantized::GgmlDType;
 use sha2::{Digest, Sha256};
 
-use super::chat::ChatPrompt;
 use super::linear::Compute;
 use super::locate::{Located, locate};
 use super::read::read_file;
-use super::weights::Source;
-use super::{ChatTemplate, ModelError, Piece, TokenId, Tokenizer};
+use super::vision::{Marker, Vision};
+use super::weights::{Quant, Source};
+use super::{ChatTemplate, ModelError, Tokenizer};
 use crate::engine::Engine;
 
 /// How a model is loaded.
@@ -23,15 +22,15 @@ use crate::engine::Engine;
 pub struct LoadOptions {
     /// Where and how it computes.
     pub compute: Compute,
-    /// The type that the layers' matrices are quantised to; as they are if `None`.
-    pub quant: Option<GgmlDType>,
+    /// The types that matrices are quantised to.
+    pub quant: Quant,
     /// The chat template.
     pub template: Template,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { compute: Compute::cpu(), quant: None, template: Template::Own }
+        Self { compute: Compute::cpu(), quant: Quant::default(), template: Template::Own }
     }
 }
 
@@ -53,26 +52,20 @@ pub struct Model {
     pub engine: Engine,
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
-    template: Option<ChatTemplate>,
+    /// Its eyes, if it has any.
+    pub vision: Option<Box<dyn Vision>>,
+    pub(super) template: Option<ChatTemplate>,
     /// The files that decide its answers, and what tells that they are still the ones that were loaded.
     files: Vec<(PathBuf, Stamp)>,
     options: LoadOptions,
 }
 
-/// A prompt as the model gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelPrompt {
-    /// All tokens.
-    pub tokens: Vec<TokenId>,
-    /// How many of them come before the first word of data: the same for all prompts of a task.
-    pub shared: usize,
-    /// The opening of a thought that the prompt ends with.
-    pub opens_thought: Option<String>,
-}
-
 /// The files beside the weights that decide what a model answers.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 10] = [
     "config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -117,52 +110,40 @@ impl Model {
                 Some(ChatTemplate::new(text, path, tokenizer.special_text())?)
             }
         };
-        if options.quant.is_some() && matches!(source, Source::Gguf(_)) {
+        if options.quant != Quant::default() && matches!(source, Source::Gguf(_)) {
             return Err(ModelError::Option(
                 "--quant is for safetensors folders; a GGUF file is quantised already, as it is named".to_owned(),
             ));
         }
-        let decoder = source.decoder(&options.compute, options.quant)?;
+        if options.quant.tower.is_some() && source.architecture().is_none() {
+            let what = "--quant-tower is for vision-language models; this one reads text only".to_owned();
+            return Err(ModelError::Option(what));
+        }
+        let (decoder, vision) = source.build(&options.compute, &options.quant)?;
         // Some tokenizers have a few tokens that the weights know nothing of (Gemma 3 1B one for images).
         if tokenizer.vocab_size() > decoder.embedding.tokens() + SUPERFLUOUS_TOKENS {
             let (tokens, rows) = (tokenizer.vocab_size(), decoder.embedding.tokens());
             let what = format!("the tokenizer has {tokens} tokens and the weights {rows}; they are not of one model");
             return Err(ModelError::bad(&files[0].0, what));
         }
+        if let Some(vision) = &vision {
+            let markers = vision.markers();
+            for marker in [Some(&markers.image), markers.video.as_ref()].into_iter().flatten() {
+                check_placeholder(&tokenizer, marker, &files[0].0)?;
+            }
+        }
         let engine = Engine::new(Arc::new(decoder));
-        Ok(Self { engine, tokenizer, template, files, options: options.clone() })
+        Ok(Self { engine, tokenizer, vision, template, files, options: options.clone() })
+    }
+
+    /// The folder that the model's files are in, for messages.
+    pub(super) fn folder(&self) -> &Path {
+        self.files.first().and_then(|(path, _)| path.parent()).unwrap_or(Path::new(""))
     }
 
     /// Whether prompts go through a chat template.
     pub fn has_template(&self) -> bool {
         self.template.is_some()
-    }
-
-    /// The prompt for a message, through the chat template if there is one.
-    pub fn prompt(&self, system: Option<&str>, content: &[Piece<'_>]) -> Result<ModelPrompt, ModelError> {
-        let (ChatPrompt { pieces, opens_thought }, bos) = match &self.template {
-            Some(template) => (template.render(system, content)?, None),
-            None => {
-                let system = system.map(|system| Piece::Trusted(format!("{system}\n\n").into()));
-                let pieces = system.into_iter().chain(content.iter().cloned()).collect();
-                let bos = self.tokenizer.bos().filter(|_| self.tokenizer.adds_bos());
-                (ChatPrompt { pieces, opens_thought: None }, bos)
-            }
-        };
-        let encode = |pieces: &[Piece<'_>]| {
-            let tokens = self.tokenizer.encode(pieces)?;
-            Ok::<Vec<TokenId>, ModelError>(bos.into_iter().chain(tokens).collect())
-        };
-        let tokens = encode(&pieces)?;
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.engine.vocabulary()) {
-            let name = self.tokenizer.token(*token).unwrap_or_default();
-            return Err(ModelError::Option(format!(
-                "the prompt has the token {name:?}, which the weights do not know"
-            )));
-        }
-        let data = pieces.iter().position(|piece| matches!(piece, Piece::Untrusted(_))).unwrap_or(0);
-        let shared = encode(&pieces[..data])?.len().min(tokens.len().saturating_sub(1));
-        Ok(ModelPrompt { tokens, shared, opens_thought })
     }
 
     /// SHA-256 over all files that decide the model's answers. `on_bytes` is told how many were read.
@@ -211,6 +192,22 @@ impl Model {
     /// How it was loaded.
     pub fn options(&self) -> &LoadOptions {
         &self.options
+    }
+}
+
+/// That tokenizer and configuration agree on what stands for a row of a picture.
+fn check_placeholder(tokenizer: &Tokenizer, marker: &Marker, path: &Path) -> Result<(), ModelError> {
+    let (text, token) = (marker.placeholder.text, marker.placeholder.token);
+    match tokenizer.find(text) {
+        Some(found) if found == token => Ok(()),
+        Some(found) => {
+            let what = format!("`{text}` is token {token} for config.json and {found} for tokenizer.json");
+            Err(ModelError::bad(path, format!("{what}; the files are not of one model")))
+        }
+        None => {
+            let what = format!("the tokenizer has no token `{text}`, which stands for a picture; is it this model's?");
+            Err(ModelError::bad(path, what))
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! A judge model, from files to logits.
 //!
 //! ```text
-//!  a name ──▶ files ─────────▶ weights ──▶ decoder ──▶ logits
+//!  a name ──▶ files ─────────▶ tensors ──▶ decoder ──▶ logits
 //!  locate     gguf, safetensors  weights     decoder ─ linear ─ kernels
 //!                └─▶ config (family, rope)      │
-//!                └─▶ tokenizer, chat            └─ one for all families
+//!                └─▶ tokenizer, chat, prompt    └─ one for all families; vision stands around it
 //! ```
 //!
 //! Invariant: nothing of a file is believed before it is checked, and nothing of it is fetched from anywhere.
@@ -20,17 +20,21 @@ pub mod linear;
 pub mod load;
 pub mod locate;
 mod mapped;
+mod prompt;
 pub mod quantise;
 pub mod read;
 pub mod rope;
 pub mod safetensors;
+pub mod tensors;
 pub mod tokenizer;
+pub mod vision;
 pub mod weights;
 
 pub use bytes::Bytes;
 pub use chat::ChatTemplate;
 pub use error::ModelError;
-pub use load::{LoadOptions, Model, ModelPrompt, Template};
+pub use load::{LoadOptions, Model, Template};
+pub use prompt::{ModelPrompt, Part, Seen};
 pub use tokenizer::{Piece, Tokenizer};
 
 /// A token, by its number in the model's vocabulary.

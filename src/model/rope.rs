@@ -1,13 +1,49 @@
-//! Rotary positions: how fast each pair of numbers of a head turns.
+//! Rotary positions: how fast each pair of numbers of a head turns, and by which coordinate.
+//!
+//! A text has one coordinate, its place. A picture has three: time, row and column ([`Position`]). Models that see
+//! give each pair one of them to turn by ([`Axes`]); for text all three are the same, so nothing changes there.
 //!
 //! Invariant: angles are computed as the reference does, in 32-bit floats from exact speeds.
 
 use candle_core::{Device, Tensor};
 
+/// Where a row stands: time, row and column. A row of text has the same number three times.
+pub type Position = [u32; 3];
+
+/// Which coordinate the pairs of a head turn by, in models that see (M-RoPE).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axes {
+    /// The first pairs by time, the next by row, the last by column: so many of each (Qwen2.5-VL).
+    Sections([usize; 3]),
+    /// Time, row and column in turn, while there are so many of each; what is left by time (Qwen3-VL).
+    Interleaved([usize; 3]),
+}
+
+impl Axes {
+    /// The coordinate of each of `pairs` pairs; an error if the sections are not as many.
+    fn of_pairs(self, pairs: usize) -> Result<Vec<u8>, String> {
+        let (Self::Sections(sections) | Self::Interleaved(sections)) = self;
+        let sum = sections.iter().fold(0, |sum: usize, count| sum.saturating_add(*count));
+        if sum != pairs {
+            return Err(format!("mrope_section {sections:?} is {sum} pairs in all; a head has {pairs}"));
+        }
+        let axis = |pair: usize| match self {
+            Self::Sections([time, rows, _]) => u8::from(pair >= time) + u8::from(pair >= time + rows),
+            Self::Interleaved(sections) => {
+                let axis = pair % 3;
+                if axis > 0 && pair / 3 < sections[axis] { axis as u8 } else { 0 }
+            }
+        };
+        Ok((0..pairs).map(axis).collect())
+    }
+}
+
 /// The speeds of a head's pairs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rope {
     speeds: Vec<f32>,
+    /// The coordinate that each pair turns by.
+    axes: Vec<u8>,
     /// What sines and cosines are multiplied with.
     magnitude: f32,
 }
@@ -86,15 +122,23 @@ impl Rope {
                 plain.zip(divisors).map(|(speed, divisor)| speed / f64::from(*divisor)).collect()
             }
         };
-        let rope = Self { speeds: speeds.iter().map(|speed| *speed as f32).collect(), magnitude: magnitude as f32 };
+        let speeds: Vec<f32> = speeds.iter().map(|speed| *speed as f32).collect();
+        let rope = Self { axes: vec![0; speeds.len()], speeds, magnitude: magnitude as f32 };
         let sane = rope.speeds.iter().chain([&rope.magnitude]).all(|number| number.is_finite() && *number >= 0.0);
         let error = || format!("rotary positions with the base {base} and {scaling:?} make no sense");
         sane.then_some(rope).ok_or_else(error)
     }
 
+    /// The same, with pairs that turn by other coordinates than the first.
+    pub fn by(self, axes: Axes) -> Result<Self, String> {
+        Ok(Self { axes: axes.of_pairs(self.speeds.len())?, ..self })
+    }
+
     /// Cosines and sines of positions, a row each.
-    pub fn tables(&self, positions: &[u32], device: &Device) -> candle_core::Result<(Tensor, Tensor)> {
-        let angles = || positions.iter().flat_map(|p| self.speeds.iter().map(move |speed| *p as f32 * speed));
+    pub fn tables(&self, positions: &[Position], device: &Device) -> candle_core::Result<(Tensor, Tensor)> {
+        let pairs = || self.speeds.iter().zip(&self.axes);
+        let angles =
+            || positions.iter().flat_map(|at| pairs().map(|(speed, axis)| at[usize::from(*axis)] as f32 * speed));
         let shape = (positions.len(), self.speeds.len());
         let cos: Vec<f32> = angles().map(|angle| angle.cos() * self.magnitude).collect();
         let sin: Vec<f32> = angles().map(|angle| angle.sin() * self.magnitude).collect();

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{DecoderConfig, LayerConfig, MOST_LAYERS, check_head};
+use super::{DecoderConfig, Fields, LayerConfig, MOST_LAYERS, check_head};
 use crate::kernels::Gate;
 use crate::model::family::{FAMILIES, Family};
 use crate::model::rope::{Rope, Scaling};
@@ -198,37 +198,5 @@ fn gate(config: &Fields<'_>) -> Result<Gate, String> {
             "the activation `{}` is not supported; supported are silu and gelu_pytorch_tanh",
             other.unwrap_or("(none given)")
         )),
-    }
-}
-
-/// The fields of a JSON object.
-struct Fields<'a>(&'a Value);
-
-impl<'a> Fields<'a> {
-    /// A field that is there and not null.
-    fn optional(&self, name: &str) -> Option<&'a Value> {
-        self.0.get(name).filter(|value| !value.is_null())
-    }
-
-    fn required(&self, name: &str) -> Result<&'a Value, String> {
-        self.optional(name).ok_or_else(|| format!("`{name}` is missing"))
-    }
-
-    fn text(&self, name: &str) -> Result<&'a str, String> {
-        self.required(name)?.as_str().ok_or_else(|| format!("`{name}` is not a text"))
-    }
-
-    fn size(&self, name: &str) -> Result<usize, String> {
-        let number = self.required(name)?.as_u64().and_then(|number| usize::try_from(number).ok());
-        number.ok_or_else(|| format!("`{name}` is not a whole number"))
-    }
-
-    fn truth(&self, name: &str) -> Result<Option<bool>, String> {
-        let truth = |value: &Value| value.as_bool().ok_or_else(|| format!("`{name}` is neither true nor false"));
-        self.optional(name).map(truth).transpose()
-    }
-
-    fn number(&self, name: &str) -> Result<f64, String> {
-        self.required(name)?.as_f64().ok_or_else(|| format!("`{name}` is not a number"))
     }
 }

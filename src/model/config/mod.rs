@@ -3,11 +3,15 @@
 //! Invariant: every number is within sane bounds before anything is built from it, and whatever a description asks for
 //! that the decoder does not do is refused by name, not ignored.
 
+mod fields;
 mod gguf;
 mod json;
+mod text;
 
+pub use fields::Fields;
 pub use gguf::from_gguf;
 pub use json::from_json;
+pub use text::text_of;
 
 use super::family::Family;
 use super::rope::Rope;

@@ -1,0 +1,98 @@
+//! Qwen2.5-VL: a tower that looks through windows and, in a few layers, at a whole frame; positions in time, row and
+//! column.
+
+mod layout;
+mod tower;
+
+use candle_core::{Result as TensorResult, Tensor};
+use serde_json::Value;
+
+use super::qwen::{Cut, Defaults, Preparation, markers};
+use super::settings::Settings;
+use super::{Markers, Medium, Parts, Plan, Vision};
+use crate::engine::Visual;
+use crate::model::ModelError;
+use crate::model::config::{DecoderConfig, Fields, text_of};
+use crate::model::linear::Compute;
+use crate::model::rope::Axes;
+use tower::Tower;
+
+/// The decoder is Qwen2's, with positions in sections.
+pub fn decoder(config: &Value) -> Result<DecoderConfig, String> {
+    let defaults = [
+        ("hidden_act", "silu".into()),
+        ("max_position_embeddings", 32_768.into()),
+        ("rms_norm_eps", 1e-5.into()),
+        ("rope_theta", 1e6.into()),
+    ];
+    let (text, sections) = text_of(config, "qwen2", &defaults)?;
+    text.turning_by(Axes::Sections(sections.unwrap_or([16, 24, 24])))
+}
+
+/// What CLIP was trained with: what is taken from each colour.
+pub const MEAN: [f64; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
+/// And divided by.
+pub const STD: [f64; 3] = [0.268_629_54, 0.261_302_58, 0.275_777_11];
+
+const IMAGES: Defaults = Defaults { patch: 14, least: 56 * 56, most: 28 * 28 * 1280, tokens: 0, mean: MEAN, std: STD };
+const VIDEOS: Defaults =
+    Defaults { patch: 14, least: 128 * 28 * 28, most: 28 * 28 * 768, tokens: 128_000, mean: MEAN, std: STD };
+
+/// The eyes of a Qwen2.5-VL.
+#[derive(Debug)]
+pub struct Qwen25Vl {
+    compute: Compute,
+    cut: Cut,
+    images: Preparation,
+    videos: Preparation,
+    /// Positions that a second takes.
+    tokens_per_second: f32,
+    markers: Markers,
+    tower: Tower,
+}
+
+/// Opens them.
+pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
+    let wrong = |what: String| parts.wrong(what);
+    let vision = Fields(parts.config).object("vision_config").map_err(wrong)?;
+    let cut = Cut::new(&vision, 14).map_err(wrong)?;
+    let tower = Tower::load(parts, &vision, cut)?;
+    Ok(Box::new(Qwen25Vl {
+        compute: parts.tensors.compute.clone(),
+        cut,
+        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES)?,
+        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS)?,
+        tokens_per_second: vision.number_or("tokens_per_second", 4.0).map_err(wrong)? as f32,
+        markers: markers(&Fields(parts.config), false).map_err(wrong)?,
+        tower,
+    }))
+}
+
+impl Qwen25Vl {
+    fn preparation(&self, medium: &Medium<'_>) -> &Preparation {
+        match medium {
+            Medium::Image(_) => &self.images,
+            Medium::Video(_) => &self.videos,
+        }
+    }
+}
+
+impl Vision for Qwen25Vl {
+    fn markers(&self) -> &Markers {
+        &self.markers
+    }
+
+    fn plan(&self, medium: &Medium<'_>) -> Result<Plan, String> {
+        layout::plan(medium, self.preparation(medium).budget(), &self.cut, self.tokens_per_second)
+    }
+
+    fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
+        self.preparation(medium).pixels(&self.compute, &self.cut, medium, plan)
+    }
+
+    fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
+        let rows = self.tower.forward(pixels, plan)?;
+        let positions = plan.runs.iter().flat_map(|run| run.positions.iter().copied()).collect();
+        Ok(vec![Visual::new(rows, Vec::new(), positions)?])
+    }
+}

@@ -1,0 +1,106 @@
+//! Qwen3-VL (dense): a tower with stretched position embeddings, whose middle layers speak to the decoder's first ones.
+
+mod layout;
+mod tower;
+
+use candle_core::{Result as TensorResult, Tensor};
+use serde_json::Value;
+
+use super::qwen::{Cut, Defaults, Preparation, markers};
+use super::settings::Settings;
+use super::{Markers, Medium, Parts, Plan, Vision};
+use crate::engine::Visual;
+use crate::model::ModelError;
+use crate::model::config::{DecoderConfig, Fields, text_of};
+use crate::model::linear::Compute;
+use crate::model::rope::Axes;
+use tower::Tower;
+
+/// The decoder is Qwen3's, with interleaved positions.
+pub fn decoder(config: &Value) -> Result<DecoderConfig, String> {
+    let defaults = [
+        ("head_dim", 128.into()),
+        ("hidden_act", "silu".into()),
+        ("max_position_embeddings", 128_000.into()),
+        ("rms_norm_eps", 1e-6.into()),
+        ("rope_theta", 5e5.into()),
+    ];
+    let (text, sections) = text_of(config, "qwen3", &defaults)?;
+    text.turning_by(Axes::Interleaved(sections.unwrap_or([24, 20, 20])))
+}
+
+const HALF: [f64; 3] = [0.5; 3];
+/// The class of pictures' processor is Qwen2-VL's, whose colours are CLIP's; public checkpoints all name their own.
+const IMAGES: Defaults = Defaults {
+    patch: 14,
+    least: 56 * 56,
+    most: 28 * 28 * 1280,
+    tokens: 0,
+    mean: super::qwen2_5_vl::MEAN,
+    std: super::qwen2_5_vl::STD,
+};
+const VIDEOS: Defaults =
+    Defaults { patch: 16, least: 128 * 32 * 32, most: 32 * 32 * 768, tokens: 768, mean: HALF, std: HALF };
+
+/// The eyes of a Qwen3-VL.
+#[derive(Debug)]
+pub struct Qwen3Vl {
+    compute: Compute,
+    cut: Cut,
+    images: Preparation,
+    videos: Preparation,
+    markers: Markers,
+    tower: Tower,
+}
+
+/// Opens them.
+pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
+    let wrong = |what: String| parts.wrong(what);
+    let vision = Fields(parts.config).object("vision_config").map_err(wrong)?;
+    let cut = Cut::new(&vision, 16).map_err(wrong)?;
+    Ok(Box::new(Qwen3Vl {
+        compute: parts.tensors.compute.clone(),
+        cut,
+        tower: Tower::load(parts, &vision, cut)?,
+        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES)?,
+        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS)?,
+        markers: markers(&Fields(parts.config), true).map_err(wrong)?,
+    }))
+}
+
+impl Qwen3Vl {
+    fn preparation(&self, medium: &Medium<'_>) -> &Preparation {
+        match medium {
+            Medium::Image(_) => &self.images,
+            Medium::Video(_) => &self.videos,
+        }
+    }
+}
+
+impl Vision for Qwen3Vl {
+    fn markers(&self) -> &Markers {
+        &self.markers
+    }
+
+    fn plan(&self, medium: &Medium<'_>) -> Result<Plan, String> {
+        layout::plan(medium, self.preparation(medium).budget(), &self.cut)
+    }
+
+    fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
+        self.preparation(medium).pixels(&self.compute, &self.cut, medium, plan)
+    }
+
+    fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
+        let (rows, deep) = self.tower.forward(pixels, plan)?;
+        let mut start = 0;
+        let visual = |run: &super::Run| {
+            let count = run.positions.len();
+            let part = |all: &Tensor| all.narrow(0, start, count);
+            let deep = deep.iter().map(part).collect::<TensorResult<_>>()?;
+            let visual = Visual::new(part(&rows)?, deep, run.positions.clone());
+            start += count;
+            visual
+        };
+        plan.runs.iter().map(visual).collect()
+    }
+}

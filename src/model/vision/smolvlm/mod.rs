@@ -1,0 +1,109 @@
+//! SmolVLM, SmolVLM2 and Idefics3: SigLIP's tower over square parts, a shuffle of pixels into channels, and a Llama.
+//!
+//! A picture is cut into parts with the whole of it behind them; a frame of a video is one part.
+
+mod connector;
+mod layout;
+mod parts;
+mod tower;
+mod words;
+
+use candle_core::{Result as TensorResult, Tensor};
+use serde_json::Value;
+
+use super::settings::Settings;
+use super::{Markers, Medium, Parts, Plan, Vision};
+use crate::engine::Visual;
+use crate::model::ModelError;
+use crate::model::config::{DecoderConfig, Fields, text_of};
+use crate::model::linear::Compute;
+use connector::Connector;
+use parts::Preparation;
+use tower::Tower;
+
+/// The decoder is a Llama.
+pub fn decoder(config: &Value) -> Result<DecoderConfig, String> {
+    let defaults =
+        [("hidden_act", "silu".into()), ("max_position_embeddings", 2048.into()), ("rms_norm_eps", 1e-5.into())];
+    let (text, _) = text_of(config, "llama", &defaults)?;
+    Ok(text)
+}
+
+/// The eyes of a SmolVLM.
+#[derive(Debug)]
+pub struct SmolVlm {
+    compute: Compute,
+    images: Preparation,
+    /// `None` for Idefics3, which has no processor for videos: frames are pictures that are not cut.
+    videos: Option<Preparation>,
+    markers: Markers,
+    tower: Tower,
+    connector: Connector,
+}
+
+/// Opens them.
+pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
+    let wrong = |what: String| parts.wrong(what);
+    let config = Fields(parts.config);
+    let vision = config.object("vision_config").map_err(wrong)?;
+    let tower = Tower::load(parts, &vision)?;
+    let idefics = config.text_or("model_type", "smolvlm").map_err(wrong)? == "idefics3";
+    let images = Preparation::of_images(&Settings::of_images(parts.folder)?)?;
+    let videos = match idefics {
+        true => None,
+        false => Some(Preparation::of_videos(&Settings::of_videos(parts.folder)?)?),
+    };
+    let sides = [Some(&images), videos.as_ref()].into_iter().flatten().map(Preparation::side);
+    let connector = Connector::load(parts, tower.width())?;
+    for side in sides {
+        let rows = tower.patches(side).and_then(|(patches, _)| connector.rows(patches)).map_err(wrong)?;
+        Settings::of_processor(parts.folder)?.same("image_seq_len", rows, rows)?;
+    }
+    Ok(Box::new(SmolVlm {
+        compute: parts.tensors.compute.clone(),
+        markers: layout::markers(&config, videos.is_some()).map_err(wrong)?,
+        images,
+        videos,
+        tower,
+        connector,
+    }))
+}
+
+impl SmolVlm {
+    fn preparation(&self, medium: &Medium<'_>) -> &Preparation {
+        match medium {
+            Medium::Image(_) => &self.images,
+            Medium::Video(_) => self.videos.as_ref().unwrap_or(&self.images),
+        }
+    }
+}
+
+impl Vision for SmolVlm {
+    fn markers(&self) -> &Markers {
+        &self.markers
+    }
+
+    fn plan(&self, medium: &Medium<'_>) -> Result<Plan, String> {
+        let preparation = self.preparation(medium);
+        let (patches, _) = self.tower.patches(preparation.side())?;
+        layout::plan(medium, preparation, self.connector.rows(patches)?, self.videos.is_some())
+    }
+
+    fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
+        let preparation = self.preparation(medium);
+        let (numbers, parts) = preparation.pixels(medium, plan);
+        let side = preparation.side();
+        Tensor::from_vec(numbers, (parts, 3, side, side), &self.compute.device)
+    }
+
+    fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
+        let rows = self.connector.forward(&self.tower.forward(pixels)?)?;
+        let mut start = 0;
+        let visual = |run: &super::Run| {
+            let rows = rows.narrow(0, start, run.positions.len())?;
+            start += run.positions.len();
+            Visual::in_line(rows)
+        };
+        plan.runs.iter().map(visual).collect()
+    }
+}

@@ -1,0 +1,243 @@
+//! Models that see against transformers, on tiny checkpoints with random weights.
+//!
+//! `tests/reference/vision_models.py` made them, and what the processors and models of transformers make of pictures,
+//! videos and text: pixels, prompt ids, positions, what leaves the tower, logits of every position, greedy tokens.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::{Device, Tensor};
+use capjudge::engine::{Chunk, Engine, Input, Prefix, Rows, Sequence, Stretch};
+use capjudge::model::linear::Compute;
+use capjudge::model::vision::pixels::{Picture, View};
+use capjudge::model::vision::{Clip, Medium};
+use capjudge::model::weights::Quant;
+use capjudge::model::{LoadOptions, Model, ModelPrompt, Part, Piece, Seen};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::models::{argmax, candle, folder};
+
+const CHECKPOINTS: [&str; 4] = ["smolvlm_a", "smolvlm_b", "qwen2_5_vl_a", "qwen3_vl_a"];
+#[cfg(any())]
+const ALL: [&str; 7] =
+    ["smolvlm_a", "smolvlm_b", "idefics3_a", "qwen2_5_vl_a", "qwen2_5_vl_b", "qwen3_vl_a", "qwen3_vl_b"];
+
+/// How far a logit may be from the reference's.
+const CLOSE: f32 = 1e-3;
+
+fn picture(path: &Path) -> Picture {
+    let image = image::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).to_rgb8();
+    Picture { width: image.width() as usize, height: image.height() as usize, rgb: image.into_raw() }
+}
+
+fn media(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/vision").join(name)
+}
+
+fn numbers<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// An input of a checkpoint, and what the reference makes of it.
+pub struct Case {
+    pub json: Value,
+    tensors: HashMap<String, Tensor>,
+    pub columns: Vec<usize>,
+    pictures: Vec<Vec<Picture>>,
+}
+
+impl Case {
+    pub fn name(&self) -> &str {
+        self.json["name"].as_str().unwrap()
+    }
+
+    fn tensor(&self, kind: &str) -> Option<&Tensor> {
+        self.tensors.get(&format!("{kind}.{}", self.name()))
+    }
+
+    /// The parts of the message.
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        let mut pictures = self.pictures.iter();
+        let part = |part: &'_ Value| {
+            if let Some(text) = part["text"].as_str() {
+                return Part::Text(Piece::Trusted(text.to_owned().into()));
+            }
+            let views: Vec<View<'_>> = pictures.next().unwrap().iter().map(|picture| picture.view().unwrap()).collect();
+            if part["image"].is_string() {
+                return Part::Shown(Medium::Image(views[0]));
+            }
+            let fps = part["fps"].as_f64().unwrap();
+            let times = numbers::<u64>(&part["indices"]).iter().map(|index| *index as f64 / fps).collect();
+            Part::Shown(Medium::Video(Clip::of(views, times, part["duration"].as_f64().unwrap()).unwrap()))
+        };
+        self.json["parts"].as_array().unwrap().iter().map(part).collect()
+    }
+
+    pub fn prompt(&self, model: &Model) -> ModelPrompt<'_> {
+        // Parts borrow from the case alone.
+        model.prompt(self.json["system"].as_str(), &self.parts()).unwrap()
+    }
+
+    pub fn ids(&self) -> Vec<u32> {
+        numbers(&self.json["ids"])
+    }
+}
+
+pub fn cases(name: &str) -> Vec<Case> {
+    let json: Value = serde_json::from_slice(&fs::read(folder(name).join("golden.json")).unwrap()).unwrap();
+    let tensors = candle_core::safetensors::load(folder(name).join("golden.safetensors"), &Device::Cpu).unwrap();
+    let columns: Vec<usize> = numbers(&json["columns"]);
+    let frames = |part: &Value| -> Option<Vec<Picture>> {
+        if let Some(image) = part["image"].as_str() {
+            return Some(vec![picture(&media(&format!("{image}.png")))]);
+        }
+        let count = part["indices"].as_array().map(Vec::len);
+        let video = media(part["video"].as_str()?);
+        Some((0..count.unwrap()).map(|at| picture(&video.join(format!("{at:03}.png")))).collect())
+    };
+    let case = |input: &Value| Case {
+        json: input.clone(),
+        tensors: tensors.clone(),
+        columns: columns.clone(),
+        pictures: input["parts"].as_array().unwrap().iter().filter_map(frames).collect(),
+    };
+    json["inputs"].as_array().unwrap().iter().map(case).collect()
+}
+
+pub fn open(name: &str, compute: Compute, quant: Quant) -> Model {
+    let options = LoadOptions { compute, quant, ..LoadOptions::default() };
+    Model::load(folder(name).to_str().unwrap(), &options).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Gives a sequence a whole prompt, and the logits of all its positions.
+fn read(engine: &Engine, sequence: &mut Sequence, prompt: &[Stretch<'_>], chunk: usize) -> Vec<Vec<f32>> {
+    let mut logits = Vec::new();
+    for stretch in prompt {
+        let start = sequence.next_position();
+        for first in (0..stretch.length()).step_by(chunk) {
+            let rows = first..stretch.length().min(first + chunk);
+            let input = match stretch {
+                Stretch::Tokens(tokens) => Input::Tokens(&tokens[rows]),
+                Stretch::Visual(visual) => Input::Visual { visual, rows, start },
+            };
+            let step = engine.step(&mut [Chunk { sequence, input, logits: Rows::All }]).unwrap();
+            logits.extend(step.of(0).iter().cloned());
+        }
+    }
+    logits
+}
+
+fn all_logits(model: &Model, prompt: &ModelPrompt<'_>, seen: &Seen, chunk: usize) -> Vec<Vec<f32>> {
+    let mut sequence = model.engine.fork(&Prefix::default(), prompt.tokens.len()).unwrap();
+    read(&model.engine, &mut sequence, &prompt.stretches(seen, 0), chunk)
+}
+
+fn greedy(model: &Model, prompt: &ModelPrompt<'_>, seen: &Seen, count: usize) -> Vec<u32> {
+    let mut sequence = model.engine.fork(&Prefix::default(), prompt.tokens.len() + count).unwrap();
+    let mut last = read(&model.engine, &mut sequence, &prompt.stretches(seen, 0), 64).pop().unwrap();
+    let mut out = Vec::new();
+    for _ in 0..count {
+        out.push(argmax(&last));
+        last = read(&model.engine, &mut sequence, &[Stretch::Tokens(&out[out.len() - 1..])], 1).pop().unwrap();
+    }
+    out
+}
+
+fn distance(a: &Tensor, b: &Tensor) -> f32 {
+    assert_eq!(a.dims(), b.dims());
+    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
+
+/// How far the logits of all positions, and all logits of the last, are from the reference's.
+fn logits_distance(case: &Case, logits: &[Vec<f32>]) -> f32 {
+    let chosen: Vec<f32> = logits.iter().flat_map(|row| case.columns.iter().map(|column| row[*column])).collect();
+    let chosen = Tensor::from_vec(chosen, (logits.len(), case.columns.len()), &Device::Cpu).unwrap();
+    let last = Tensor::new(logits[logits.len() - 1].as_slice(), &Device::Cpu).unwrap();
+    distance(&chosen, case.tensor("logits").unwrap()).max(distance(&last, case.tensor("last").unwrap()))
+}
+
+/// The positions that the engine gives the rows of a prompt.
+fn positions(prompt: &ModelPrompt<'_>, seen: &Seen) -> [Vec<u32>; 3] {
+    let mut found: [Vec<u32>; 3] = Default::default();
+    let mut next = 0;
+    for stretch in prompt.stretches(seen, 0) {
+        let own: Vec<[u32; 3]> = match stretch {
+            Stretch::Tokens(tokens) => (0..tokens.len() as u32).map(|at| [at; 3]).collect(),
+            Stretch::Visual(visual) => visual.positions().to_vec(),
+        };
+        for axis in 0..3 {
+            found[axis].extend(own.iter().map(|position| next + position[axis]));
+        }
+        next += own.iter().flatten().max().unwrap() + 1;
+    }
+    found
+}
+
+/// The reference's `pixel_values` of all that a prompt shows.
+fn pixels(model: &Model, prompt: &ModelPrompt<'_>) -> Option<Tensor> {
+    let vision = model.vision.as_ref()?;
+    let all: Vec<Tensor> =
+        prompt.shown.iter().map(|shown| vision.pixels(&shown.medium, &shown.plan).unwrap()).collect();
+    (!all.is_empty()).then(|| Tensor::cat(&all, 0).unwrap())
+}
+
+fn sha256(tensor: &Tensor) -> String {
+    let floats: Vec<f32> = tensor.flatten_all().unwrap().to_vec1().unwrap();
+    let bytes: Vec<u8> = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[track_caller]
+fn agrees(name: &str, what: &str, model: &Model) {
+    for case in cases(name) {
+        let at = format!("{name} {what} {}", case.name());
+        let prompt = case.prompt(model);
+        assert_eq!(prompt.tokens, case.ids(), "{at}: prompt ids");
+        let mut row = format!("{at}:");
+        if let Some(pixels) = pixels(model, &prompt) {
+            let shape: Vec<usize> = numbers(&case.json["pixels_shape"]);
+            assert_eq!(pixels.elem_count(), shape.iter().product::<usize>(), "{at}: pixels");
+            assert_eq!(sha256(&pixels), case.json["pixels_sha256"], "{at}: pixels are not the reference's, to the bit");
+            row += " pixels equal,";
+        }
+        let seen = model.see(&prompt).unwrap();
+        if case.json["positions"].is_array() {
+            let expected: Vec<Vec<u32>> = numbers(&case.json["positions"]);
+            assert_eq!(positions(&prompt, &seen).to_vec(), expected, "{at}: positions");
+        }
+        if let Some(tower) = case.tensor("tower") {
+            let rows: Vec<&Tensor> = seen.visuals.iter().map(|(_, visual)| visual.rows()).collect();
+            let far = distance(&Tensor::cat(&rows, 0).unwrap(), tower);
+            row += &format!(" tower within {far:.1e},");
+            assert!(far <= CLOSE, "{at}: what leaves the tower differs by {far}");
+            for layer in 0.. {
+                let Some(deep) = case.tensors.get(&format!("deep.{}.{layer}", case.name())) else { break };
+                let rows: Vec<&Tensor> = seen.visuals.iter().map(|(_, visual)| &visual.deep()[layer]).collect();
+                let far = distance(&Tensor::cat(&rows, 0).unwrap(), deep);
+                row += &format!(" deep {layer} within {far:.1e},");
+                assert!(far <= CLOSE, "{at}: deep features {layer} differ by {far}");
+            }
+        }
+        let far = logits_distance(&case, &all_logits(model, &prompt, &seen, usize::MAX));
+        println!("{row} logits within {far:.1e}");
+        assert!(far <= CLOSE, "{at}: logits differ by {far}");
+        let expected: Vec<u32> = numbers(&case.json["greedy"]);
+        assert_eq!(greedy(model, &prompt, &seen, expected.len()), expected, "{at}: greedy tokens");
+    }
+}
+
+#[test]
+fn every_architecture_sees_what_transformers_sees() {
+    for name in CHECKPOINTS {
+        agrees(name, "own kernels", &open(name, Compute::cpu(), Quant::default()));
+    }
+}
+
+#[test]
+fn the_way_of_other_devices_sees_the_same() {
+    for name in CHECKPOINTS {
+        agrees(name, "candle", &open(name, candle(), Quant::default()));
+    }
+}
