@@ -1,14 +1,14 @@
 //! A whole model from its name: weights, tokenizer, chat template, and the hash of all that decides its answers.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sha2::{Digest, Sha256};
+use sha2::Digest;
 
+use super::files::{Hash, hash, settings, whole};
 use super::linear::Compute;
 use super::locate::{Located, locate};
 use super::read::read_file;
@@ -60,19 +60,6 @@ pub struct Model {
     options: LoadOptions,
 }
 
-/// The files beside the weights that decide what a model answers.
-const SETTINGS: [&str; 10] = [
-    "config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "video_preprocessor_config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.json",
-    "chat_template.jinja",
-];
 
 /// Tokens that a tokenizer may have more than the weights.
 const SUPERFLUOUS_TOKENS: usize = 64;
@@ -95,8 +82,7 @@ impl Model {
                 let source = Source::folder(&folder)?;
                 let tokenizer = Tokenizer::from_folder(&folder)?;
                 let own = ChatTemplate::from_folder(&folder, tokenizer.special_text());
-                let settings = SETTINGS.iter().map(|name| folder.join(name)).filter(|path| path.exists());
-                let files = settings.chain(source.weight_files()).collect();
+                let files = settings(&folder)?.into_iter().chain(source.weight_files()).collect();
                 (source, tokenizer, own, files)
             }
         };
@@ -148,33 +134,14 @@ impl Model {
 
     /// SHA-256 over all files that decide the model's answers. `on_bytes` is told how many were read.
     pub fn sha256(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<String, ModelError> {
-        let mut whole = Sha256::new();
-        let mut buffer = vec![0; 1 << 20];
-        for (path, _) in &self.files {
-            let io = |source| ModelError::io(path, source);
-            let mut file = File::open(path).map_err(io)?;
-            let mut hash = Sha256::new();
-            loop {
-                let count = match file.read(&mut buffer) {
-                    Ok(0) => break,
-                    Ok(count) => count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(io(error)),
-                };
-                hash.update(&buffer[..count]);
-                on_bytes(count as u64);
-            }
-            // A GGUF file may be renamed; files of a folder may not be swapped.
-            let name = if self.files.len() > 1 { path.file_name().unwrap_or_default() } else { Default::default() };
-            whole.update(name.as_encoded_bytes());
-            whole.update([0]);
-            whole.update(hash.finalize());
-        }
+        let files: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
+        let hashed = hash(&files, on_bytes)?;
+        let mut whole = whole(hashed.iter().map(|file| (file.path.file_name().unwrap_or_default(), file.sha256)));
         if let (Template::File(_), Some(template)) = (&self.options.template, &self.template) {
             whole.update(template.source().as_bytes());
         }
         self.check_unchanged()?;
-        Ok(whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(Hash::from(whole).to_string())
     }
 
     /// An error if a file was changed since it was loaded: weights are read where they lie, so answers may be of both.

@@ -25,8 +25,12 @@ pub enum Located {
 
 /// Finds a model by a path or by a repository id, in the cache that the environment names.
 pub fn locate(name: &str) -> Result<Located, ModelError> {
-    let cache = cache_folder(|variable| std::env::var_os(variable), std::env::home_dir());
-    locate_in(name, cache.as_deref())
+    locate_in(name, cache().as_deref())
+}
+
+/// The folder of the Hugging Face cache that the environment names.
+pub fn cache() -> Option<PathBuf> {
+    cache_folder(|variable| std::env::var_os(variable), std::env::home_dir())
 }
 
 /// Finds a model by a path, or by a repository id in the given cache.
@@ -64,7 +68,9 @@ fn in_folder(folder: &Path) -> Result<Located, ModelError> {
         }
     }
     ggufs.sort();
-    if folder.join("config.json").exists() && (safetensors || ggufs.is_empty()) {
+    // A link that leads nowhere is still meant to be the model: let opening it say so.
+    let config = folder.join("config.json");
+    if (config.is_symlink() || config.exists()) && (safetensors || ggufs.is_empty()) {
         return Ok(Located::Folder(folder.to_owned()));
     }
     match ggufs.as_slice() {
@@ -151,7 +157,7 @@ fn is_commit(text: &str) -> bool {
 }
 
 /// The hub's own rules: two parts of letters, digits, `-`, `_` and `.`, without `--` and `..`.
-fn is_repository(id: &str) -> bool {
+pub(super) fn is_repository(id: &str) -> bool {
     id.len() <= 96 && !id.contains("--") && id.split('/').count() == 2 && id.split('/').all(is_part)
 }
 

@@ -9,6 +9,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use super::ModelError;
+use super::files::LEADS_NOWHERE;
 
 /// The bytes of a file of at most `limit` bytes; `None` if nothing has this name.
 pub fn read_file(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, ModelError> {
@@ -18,10 +19,9 @@ pub fn read_file(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, ModelError>
         about => about.map_err(failed)?,
     };
     let about = match fs::metadata(path) {
-        // There is a name, so it is a link: the snapshots of a Hugging Face cache are links into its blobs.
+        // There is a name, so it is a link.
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let what = "is a link to a file that is missing; copy the cache folder whole, with its blobs";
-            return Err(ModelError::bad(path, what));
+            return Err(ModelError::bad(path, LEADS_NOWHERE));
         }
         about => about.map_err(failed)?,
     };

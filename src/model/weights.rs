@@ -64,10 +64,7 @@ impl Source {
     pub fn weight_files(&self) -> BTreeSet<PathBuf> {
         match self {
             Self::Gguf(file) => BTreeSet::from([file.path().to_owned()]),
-            Self::Folder(folder, _) => {
-                let tensors = folder.names().filter_map(|name| folder.tensor(name));
-                tensors.map(|tensor| tensor.file.clone()).collect()
-            }
+            Self::Folder(folder, _) => folder.files(),
         }
     }
 

@@ -6,8 +6,8 @@
 mod index;
 mod shard;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +74,11 @@ impl SafetensorsFolder {
     /// The names of all tensors, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
+    }
+
+    /// The files that hold the tensors.
+    pub fn files(&self) -> BTreeSet<PathBuf> {
+        self.tensors.values().map(|tensor| tensor.file.clone()).collect()
     }
 
     fn add(&mut self, file: &Path) -> Result<(), ModelError> {
