@@ -18,6 +18,7 @@ mod metrics;
 mod model_files;
 mod model_judge;
 mod models;
+mod models_verb;
 mod prompts;
 mod records;
 mod run;

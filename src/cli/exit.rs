@@ -20,6 +20,8 @@ pub enum End {
     Invalid,
     /// More records are unscored than allowed.
     TooManyUnscored,
+    /// The files of a model are not what they should be.
+    WrongFiles,
     /// The user stopped it.
     Interrupted,
 }
@@ -30,6 +32,7 @@ impl From<End> for ExitCode {
             End::Done => 0,
             End::Invalid => 2,
             End::TooManyUnscored => 3,
+            End::WrongFiles => 4,
             End::Interrupted => 130,
         })
     }

@@ -12,6 +12,7 @@ mod interrupt;
 mod judge;
 mod look;
 mod model;
+mod models;
 mod output;
 mod progress;
 mod prompts;
@@ -60,6 +61,8 @@ enum Command {
     Import(import::Args),
     /// List, show or check the judge prompts
     Prompts(prompts::Args),
+    /// List known models, show what one needs, or prove that its files are what they were
+    Models(models::Args),
     /// Show which frames of a video a judge sees: as files, as a contact sheet, as a list
     Frames(frames::Args),
     /// Show how a model's tokenizer reads a text
@@ -85,6 +88,7 @@ impl Cli {
             Command::Validate(args) => args.run(),
             Command::Import(args) => args.run(),
             Command::Prompts(args) => args.run(),
+            Command::Models(args) => args.run(),
             Command::Frames(args) => args.run(),
             Command::Tokens(args) => args.run(),
             Command::Generate(args) => args.run(),
