@@ -27,7 +27,7 @@ const LARGEST: u64 = 16 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     version: u64,
-    /// The digest of all files: the one that `run.json` has for a judge with its own chat template.
+    /// The digest of all files: `judge_sha256` in the `run.json` of a judge with its own chat template.
     pub sha256: Hash,
     /// The files, sorted by name.
     pub files: Vec<LockedFile>,
