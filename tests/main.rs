@@ -6,6 +6,7 @@ mod codecs;
 mod colour;
 mod containers;
 mod crashes;
+mod devices;
 mod engine;
 mod ffmpeg;
 mod gguf_bytes;

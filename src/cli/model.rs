@@ -6,10 +6,12 @@ use anyhow::Result;
 use clap::Args as ClapArgs;
 
 use super::exit::Usage;
+use super::output::say;
 use super::progress::Waiting;
 use crate::engine::Sampling;
 use crate::judge::{self, Judge, Settings};
 use crate::kernels::set_threads;
+use crate::model::device::{self, DeviceChoice};
 use crate::model::quantise::{TYPES, by_name};
 use crate::model::weights::Quant;
 use crate::model::{LoadOptions, Template};
@@ -18,6 +20,9 @@ use crate::model::{LoadOptions, Template};
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Model")]
 pub struct ModelFlags {
+    /// Where the model computes: auto (a GPU that the program was built for, else the CPU), cpu, cuda, cuda:N or metal
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
     /// Quantise the layers of a safetensors model while it is loaded: q8_0, q6k, q5k, q4k, q4_0, …
     #[arg(long, value_name = "TYPE")]
     quant: Option<String>,
@@ -75,7 +80,11 @@ impl ModelFlags {
             Some(threads) => set_threads(threads),
             None => {}
         }
-        Ok(LoadOptions { quant, template, ..LoadOptions::default() })
+        let (compute, remark) = device::open(self.device.unwrap_or_default())?;
+        if let Some(remark) = remark {
+            say(&remark);
+        }
+        Ok(LoadOptions { compute, quant, template })
     }
 
     /// Whether the model's own chat template is meant.
@@ -105,6 +114,7 @@ impl ModelFlags {
     /// The flag that was given, if any was: for judges that are no model.
     fn given(&self) -> Option<&'static str> {
         let given = [
+            (self.device.is_some(), "--device"),
             (self.quant.is_some(), "--quant"),
             (self.quant_tower.is_some(), "--quant-tower"),
             (self.quant_head.is_some(), "--quant-head"),

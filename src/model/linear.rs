@@ -6,6 +6,7 @@
 use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{DType, Device, Module, Result, Tensor};
 
+use super::device;
 use crate::kernels::{Gate, GateOp, Level, MatMul, Matrix};
 
 /// Where and how tensors are computed.
@@ -34,15 +35,17 @@ impl Compute {
 
     /// What decides the last bits of a result, for a run's fingerprint.
     pub fn name(&self) -> String {
-        let device = match &self.device {
-            Device::Cpu => "cpu",
-            Device::Cuda(_) => "cuda",
-            Device::Metal(_) => "metal",
+        let device = device::name(&self.device);
+        let kernels = match self.kernels {
+            Kernels::Own(level) => format!("{level} kernels"),
+            Kernels::Candle => "candle".to_owned(),
         };
-        match self.kernels {
-            Kernels::Own(level) => format!("{device}, {level} kernels"),
-            Kernels::Candle => format!("{device}, candle"),
-        }
+        let library = match () {
+            () if self.device.is_cpu() && cfg!(feature = "accelerate") => ", accelerate",
+            () if self.device.is_cuda() && cfg!(feature = "flash-attn") => ", flash attention",
+            () => "",
+        };
+        format!("{device}, {kernels}{library}")
     }
 }
 
@@ -56,9 +59,7 @@ pub struct Linear {
 #[derive(Debug)]
 enum Weights {
     Own(MatMul),
-    Quantised(Vec<QMatMul>),
-    /// Transposed.
-    Dense(Vec<Tensor>),
+    Candle(Vec<Product>),
 }
 
 impl Linear {
@@ -66,13 +67,9 @@ impl Linear {
     pub fn new(parts: Vec<Matrix>, bias: Option<Tensor>, compute: &Compute) -> Result<Self> {
         let weights = match compute.kernels {
             Kernels::Own(level) => Weights::Own(MatMul { parts: parts.into(), level }),
-            Kernels::Candle if parts.iter().all(|part| part.dtype().block_size() > 1) => {
-                let quantised = parts.iter().map(|part| quantised(part, &compute.device));
-                Weights::Quantised(quantised.collect::<Result<_>>()?)
-            }
             Kernels::Candle => {
-                let dense = parts.iter().map(|part| dense(part, &compute.device)?.t()?.contiguous());
-                Weights::Dense(dense.collect::<Result<_>>()?)
+                let products = parts.iter().map(|part| Product::new(part, &compute.device));
+                Weights::Candle(products.collect::<Result<_>>()?)
             }
         };
         Ok(Self { weights, bias })
@@ -82,13 +79,11 @@ impl Linear {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let out = match &self.weights {
             Weights::Own(matmul) => x.contiguous()?.apply_op1_no_bwd(matmul)?,
-            Weights::Quantised(parts) => {
-                let outs = parts.iter().map(|part| part.forward(x)).collect::<Result<Vec<_>>>()?;
-                Tensor::cat(&outs, 1)?
-            }
-            Weights::Dense(parts) => {
-                let product = |part: &Tensor| x.to_dtype(part.dtype())?.matmul(part)?.to_dtype(DType::F32);
-                let outs = parts.iter().map(product).collect::<Result<Vec<_>>>()?;
+            Weights::Candle(parts) => {
+                // Metal's kernels for quantised matrices read a buffer from its start, wherever the tensor begins.
+                let settled = x.is_contiguous() && x.layout().start_offset() == 0;
+                let x = if settled { x.clone() } else { x.force_contiguous()? };
+                let outs = parts.iter().map(|part| part.forward(&x)).collect::<Result<Vec<_>>>()?;
                 Tensor::cat(&outs, 1)?
             }
         };
@@ -99,17 +94,39 @@ impl Linear {
     }
 }
 
-fn quantised(matrix: &Matrix, device: &Device) -> Result<QMatMul> {
-    let storage = QStorage::from_data((&**matrix.bytes()).into(), device, matrix.dtype())?;
-    QMatMul::from_qtensor(QTensor::new(storage, (matrix.rows(), matrix.columns()))?)
+/// A matrix that candle multiplies with, on its device.
+#[derive(Debug)]
+enum Product {
+    /// As it is quantised. The GPUs' kernels know all types that files may have here.
+    Quantised(QMatMul),
+    /// Floats, a row for each output.
+    Dense(Tensor),
 }
 
-/// A matrix as a tensor of floats: of its own type on a GPU, of 32 bits on the CPU.
+impl Product {
+    fn new(matrix: &Matrix, device: &Device) -> Result<Self> {
+        if matrix.dtype().block_size() == 1 {
+            return Ok(Self::Dense(dense(matrix, device)?));
+        }
+        let storage = QStorage::from_data((&**matrix.bytes()).into(), device, matrix.dtype())?;
+        let tensor = QTensor::new(storage, (matrix.rows(), matrix.columns()))?;
+        Ok(Self::Quantised(QMatMul::from_qtensor(tensor)?))
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Quantised(matrix) => matrix.forward(x),
+            Self::Dense(matrix) => x.to_dtype(matrix.dtype())?.matmul(&matrix.t()?)?.to_dtype(DType::F32),
+        }
+    }
+}
+
+/// A matrix as a tensor of floats: of its own type on a GPU that computes with it, else of 32 bits.
 fn dense(matrix: &Matrix, device: &Device) -> Result<Tensor> {
     let shape = (matrix.rows(), matrix.columns());
-    let dtype = match (matrix.dtype(), device) {
-        (GgmlDType::F16, Device::Cuda(_) | Device::Metal(_)) => DType::F16,
-        (GgmlDType::BF16, Device::Cuda(_) | Device::Metal(_)) => DType::BF16,
+    let dtype = match matrix.dtype() {
+        GgmlDType::F16 if !device.is_cpu() => DType::F16,
+        GgmlDType::BF16 if device::has_brain_floats(device) => DType::BF16,
         _ => DType::F32,
     };
     if dtype != DType::F32 {

@@ -14,7 +14,7 @@ use super::locate::{Located, locate};
 use super::read::read_file;
 use super::vision::{Marker, Vision};
 use super::weights::{Quant, Source};
-use super::{ChatTemplate, ModelError, Tokenizer};
+use super::{ChatTemplate, ModelError, Tokenizer, device};
 use crate::engine::Engine;
 
 /// How a model is loaded.
@@ -105,7 +105,8 @@ impl Model {
             let what = "--quant-tower is for vision-language models; this one reads text only".to_owned();
             return Err(ModelError::Option(what));
         }
-        let (decoder, vision) = source.build(&options.compute, &options.quant)?;
+        let built = source.build(&options.compute, &options.quant);
+        let (decoder, vision) = built.map_err(|error| device::explain(error, &options.compute))?;
         // Some tokenizers have a few tokens that the weights know nothing of (Gemma 3 1B one for images).
         if tokenizer.vocab_size() > decoder.embedding.tokens() + SUPERFLUOUS_TOKENS {
             let (tokens, rows) = (tokenizer.vocab_size(), decoder.embedding.tokens());

@@ -13,6 +13,7 @@ pub mod bytes;
 pub mod chat;
 pub mod config;
 pub mod decoder;
+pub mod device;
 pub mod error;
 pub mod family;
 pub mod files;
