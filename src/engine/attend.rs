@@ -82,20 +82,28 @@ fn by_candle(kind: &Attention, q: &Tensor, sequence: &Sequence, rows: usize, lay
         Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 1)
     };
     let (keys, values) = (joined(|(keys, _)| keys)?, joined(|(_, values)| values)?);
+    #[cfg(feature = "flash-attn")]
+    if let Some(found) = super::flash::attention(kind, q, &keys, &values)? {
+        return Ok(found);
+    }
     let count = keys.dim(1)?;
     let group = heads / kv_heads;
     // `[kv_heads, rows · group, head_dim]`: all queries of a key head together.
     let q = q.reshape((rows, kv_heads, group, head_dim))?.transpose(0, 1)?.contiguous()?;
     let q = q.reshape((kv_heads, rows * group, head_dim))?;
-    let scores = (q.matmul(&keys.transpose(1, 2)?.contiguous()?)? * f64::from(kind.scale))?;
-    let mut mask = Vec::with_capacity(rows * group * count);
-    for row in 0..rows {
-        let seen = kind.seen(first + row, count);
-        let line: Vec<f32> = (0..count).map(|key| if seen.contains(&key) { 0.0 } else { f32::NEG_INFINITY }).collect();
-        (0..group).for_each(|_| mask.extend_from_slice(&line));
+    let mut scores = (q.matmul(&keys.contiguous()?.transpose(1, 2)?)? * f64::from(kind.scale))?;
+    // The last row sees all that is there, unless there is a window: a step of one token needs no mask.
+    if (first..first + rows).any(|position| kind.seen(position, count) != (0..count)) {
+        let mut mask = Vec::with_capacity(rows * count);
+        for row in 0..rows {
+            let seen = kind.seen(first + row, count);
+            mask.extend((0..count).map(|key| if seen.contains(&key) { 0.0 } else { f32::NEG_INFINITY }));
+        }
+        let mask = Tensor::from_vec(mask, (1, rows, 1, count), q.device())?;
+        scores = scores.reshape((kv_heads, rows, group, count))?.broadcast_add(&mask)?;
+        scores = scores.reshape((kv_heads, rows * group, count))?;
     }
-    let mask = Tensor::from_vec(mask, (1, rows * group, count), q.device())?;
-    let weights = softmax_last_dim(&scores.broadcast_add(&mask)?)?;
+    let weights = softmax_last_dim(&scores)?;
     let found = weights.matmul(&values.contiguous()?)?.reshape((kv_heads, rows, group, head_dim))?;
     found.transpose(0, 1)?.contiguous()?.reshape((rows, heads, head_dim))
 }

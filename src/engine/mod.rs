@@ -8,6 +8,8 @@
 //! what it shares with others, or on who stands beside it in a step.
 
 mod attend;
+#[cfg(feature = "flash-attn")]
+mod flash;
 mod generate;
 mod kv;
 mod sampler;
