@@ -41,6 +41,7 @@ impl Compute {
             Kernels::Candle => "candle".to_owned(),
         };
         let library = match () {
+            () if self.device.is_cpu() && cfg!(feature = "mkl") => ", mkl",
             () if self.device.is_cpu() && cfg!(feature = "accelerate") => ", accelerate",
             () if self.device.is_cuda() && cfg!(feature = "flash-attn") => ", flash attention",
             () => "",
