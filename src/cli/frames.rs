@@ -81,7 +81,7 @@ impl Args {
 }
 
 /// An error that says which file it is about.
-fn name_file(error: crate::media::MediaError, name: &str) -> anyhow::Error {
+pub(super) fn name_file(error: crate::media::MediaError, name: &str) -> anyhow::Error {
     use crate::media::MediaError as E;
     let about = |what: String| if what.starts_with(name) { what } else { format!("{name}: {what}") };
     match error {

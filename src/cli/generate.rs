@@ -3,6 +3,8 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -11,19 +13,29 @@ use serde_json::json;
 
 use super::End;
 use super::exit::Usage;
+use super::frames::name_file;
+use super::look::LookFlags;
 use super::model::ModelFlags;
 use super::output::{print, printable_lines, say, stream};
 use super::progress::Waiting;
 use crate::engine::{Generated, Generating, Generation, GenerationEnd, Prefix, Sampler, generate, top};
 use crate::judge::JudgeError;
+use crate::media::{Frames, MediaError, Player};
+use crate::model::chat::Kind;
 use crate::model::read::read_file;
-use crate::model::{Model, ModelError, ModelPrompt, Part, Piece, TokenId};
+use crate::model::vision::pixels::View;
+use crate::model::vision::{Clip, Medium};
+use crate::model::{Model, ModelError, ModelPrompt, Part, Piece, Shown, TokenId};
 
 const EXAMPLES: &str = "\
 Examples:
   capjudge generate --model judge.gguf --text 'Describe a rainy street in one sentence.'
   capjudge generate --model Qwen/Qwen2.5-1.5B-Instruct --quant q8_0 --text 'Hello'    from the local Hugging Face cache
   capjudge generate --model judge.gguf --text 'Hello' --json                   prompt ids, first logits, ids, timings
+  capjudge generate --model models/SmolVLM2-500M --image a.png --text 'What is this?'
+  capjudge generate --model models/Qwen3-VL-2B --video clip.mp4 --frames 16 --text 'What happens?'
+  capjudge generate --model models/Qwen3-VL-2B --frames folder/ --image-fps 2 --text 'What happens?'
+  capjudge generate --model models/Qwen3-VL-2B --image a.png --image b.png --text 'Is {image} before {image}?'
   capjudge generate --model base.gguf --chat-template none --text 'Once upon a time'";
 
 /// The largest file of token ids that is read.
@@ -43,6 +55,12 @@ pub struct Args {
     /// What the model is asked
     #[arg(long, required_unless_present_any = ["ids", "ids_file"], allow_hyphen_values = true)]
     text: Option<String>,
+    /// A picture to show, before the text; with several, or with {image} in the text, each in its turn
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ids", "ids_file"])]
+    image: Vec<PathBuf>,
+    /// A video to show, before the text or where the text has {video}: a file or a folder of frames
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ids", "ids_file"])]
+    video: Option<PathBuf>,
     /// A system message
     #[arg(long, allow_hyphen_values = true)]
     system: Option<String>,
@@ -60,6 +78,8 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     flags: ModelFlags,
+    #[command(flatten)]
+    look: LookFlags,
 }
 
 impl Args {
@@ -73,8 +93,14 @@ impl Args {
         waiting.end();
         let model = model?;
         let load_seconds = start.elapsed().as_secs_f64();
-        let prompt = self.prompt(&model)?;
-        let seen = model.see(&prompt)?;
+        let start = Instant::now();
+        let shown = self.shown(&model)?;
+        let frames_seconds = start.elapsed().as_secs_f64();
+        let prompt = self.prompt(&model, &shown)?;
+        let waiting = Waiting::new("looking at the pictures", self.json || prompt.shown.is_empty());
+        let seen = model.see(&prompt);
+        waiting.end();
+        let seen = seen?;
         let mut text = String::new();
         let mut first = Vec::new();
         let what = Generation {
@@ -106,7 +132,14 @@ impl Args {
         listening?;
         let out = out.map_err(JudgeError::Engine)?;
         if self.json {
-            print(&format!("{}\n", report(&self.model, &prompt, &first, &out, &text, load_seconds)))?;
+            let mut report = report(&self.model, &prompt, &first, &out, &text, load_seconds);
+            if !prompt.shown.is_empty() {
+                report["shown"] = prompt.shown.iter().map(told).collect();
+                report["timings"]["frames_seconds"] = frames_seconds.into();
+                report["timings"]["pixels_seconds"] = seen.pixels_seconds.into();
+                report["timings"]["tower_seconds"] = seen.tower_seconds.into();
+            }
+            print(&format!("{report}\n"))?;
         } else {
             print("\n")?;
             let rate = |tokens: usize, seconds: f64| tokens as f64 / seconds.max(1e-9);
@@ -125,7 +158,44 @@ impl Args {
         Ok(End::Done)
     }
 
-    fn prompt(&self, model: &Model) -> Result<ModelPrompt<'_>> {
+    /// The frames of pictures and videos.
+    fn shown(&self, model: &Model) -> Result<Vec<(Kind, Arc<Frames>)>> {
+        let mut wanted: Vec<(Kind, PathBuf, Player)> = Vec::new();
+        for path in &self.image {
+            wanted.push((Kind::Image, path.clone(), self.look.picture_player()?));
+        }
+        match (&self.video, self.look.frames_folder()?) {
+            (Some(_), Some(_)) => {
+                return Err(Usage("--frames DIR and --video FILE are two videos; show one".to_owned()).into());
+            }
+            (Some(path), None) => wanted.push((Kind::Video, path.clone(), self.look.player(None)?)),
+            (None, Some((folder, player))) => wanted.push((Kind::Video, folder, player)),
+            (None, None) => {}
+        }
+        if !wanted.is_empty() && !model.sees() {
+            let what = "reads text only and cannot be shown anything; name a vision-language model";
+            return Err(ModelError::Option(format!("{}: {what}", self.model)).into());
+        }
+        let frames = wanted.into_iter().map(|(kind, path, mut player)| {
+            let name = path.display().to_string();
+            let waiting = Waiting::new(&format!("decoding {name}"), self.json);
+            // Nobody sets it: Ctrl-C ends the program, and the worker with it.
+            let frames = player.frames(&[path], &AtomicBool::new(false));
+            waiting.end();
+            let frames = frames.map_err(|error| name_file(error, &name))?;
+            let frames = frames.ok_or_else(|| Usage(format!("{name}: interrupted")))?;
+            match frames.faults.first().filter(|_| !player.look().allow_damaged) {
+                Some(fault) => {
+                    let what = format!("damaged: {}; --allow-damaged shows it anyway", fault.what);
+                    Err(name_file(MediaError::Damaged(what), &name))
+                }
+                None => Ok((kind, frames)),
+            }
+        });
+        frames.collect()
+    }
+
+    fn prompt<'a>(&'a self, model: &Model, shown: &'a [(Kind, Arc<Frames>)]) -> Result<ModelPrompt<'a>> {
         let mut ids = self.ids.clone();
         if let Some(path) = &self.ids_file {
             let bytes = read_file(path, LARGEST_IDS)?;
@@ -150,12 +220,59 @@ impl Args {
                         with --chat-template none";
             return Err(ModelError::Option(format!("{}: {what}", self.model)).into());
         }
-        let prompt = model.prompt(self.system.as_deref(), &[Part::Text(Piece::Trusted(text.as_str().into()))])?;
+        let prompt = model.prompt(self.system.as_deref(), &parts(text, shown)?)?;
         if prompt.tokens.is_empty() {
             return Err(Usage("the prompt is empty; give a --text".to_owned()).into());
         }
         Ok(prompt)
     }
+}
+
+/// A text with what is shown: where it says so, or else before it.
+fn parts<'a>(text: &'a str, shown: &'a [(Kind, Arc<Frames>)]) -> Result<Vec<Part<'a>>> {
+    let media = shown.iter().map(|(kind, frames)| match kind {
+        Kind::Video => Clip::new(frames).map(Medium::Video),
+        Kind::Image => {
+            let view = frames
+                .frames
+                .first()
+                .and_then(|frame| View::new(frame.width as usize, frame.height as usize, &frame.rgb));
+            view.map(Medium::Image).ok_or_else(|| "the picture has no pixels".to_owned())
+        }
+    });
+    let media = media.collect::<Result<Vec<_>, String>>().map_err(Usage)?;
+    let place = |kind: &Kind| if *kind == Kind::Image { "{image}" } else { "{video}" };
+    let kinds = [Kind::Image, Kind::Video];
+    let count = |kind: &Kind| shown.iter().filter(|(of, _)| of == kind).count();
+    let inside = !shown.is_empty() && kinds.iter().all(|kind| text.matches(place(kind)).count() == count(kind));
+    let mut parts = Vec::new();
+    let mut rest = text;
+    let mut media: Vec<(Kind, Medium<'a>)> = shown.iter().map(|(kind, _)| *kind).zip(media).collect();
+    while inside && !media.is_empty() {
+        let next = kinds.iter().filter_map(|kind| Some((rest.find(place(kind))?, *kind))).min_by_key(|(at, _)| *at);
+        let Some((at, kind)) = next else { break };
+        let Some(which) = media.iter().position(|(of, _)| *of == kind) else { break };
+        parts.push(Part::Text(Piece::Trusted(rest[..at].into())));
+        parts.push(Part::Shown(media.remove(which).1));
+        rest = &rest[at + place(&kind).len()..];
+    }
+    parts.extend(media.into_iter().map(|(_, medium)| Part::Shown(medium)));
+    parts.push(Part::Text(Piece::Trusted(rest.into())));
+    parts.retain(|part| !matches!(part, Part::Text(piece) if piece.text().is_empty()));
+    Ok(parts)
+}
+
+/// What was shown, for people who compare.
+fn told(shown: &Shown<'_>) -> serde_json::Value {
+    let Shown { medium, plan, places } = shown;
+    json!({
+        "kind": if matches!(medium, Medium::Image(_)) { "image" } else { "video" },
+        "frames": medium.frames().len(),
+        "sizes": plan.sizes,
+        "grid": plan.grid,
+        "rows": plan.rows(),
+        "places": places.iter().map(|place| [place.start, place.end]).collect::<Vec<_>>(),
+    })
 }
 
 fn report(

@@ -1,6 +1,8 @@
 //! Flags about videos, the same for every verb that looks at one.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -25,9 +27,9 @@ pub struct LookFlags {
     /// How frames are chosen; the task's own way unless said otherwise
     #[arg(long, value_enum, value_name = "WAY")]
     sample: Option<Way>,
-    /// How many frames (uniform, midpoint), or how many at most (fps)
-    #[arg(long, value_name = "N")]
-    frames: Option<u32>,
+    /// How many frames (uniform, midpoint), or how many at most (fps); in `generate` also a folder of frames
+    #[arg(long, value_name = "N|DIR")]
+    frames: Option<FramesFlag>,
     /// Frames a second (fps)
     #[arg(long, value_name = "FPS")]
     fps: Option<f64>,
@@ -75,6 +77,23 @@ pub struct LookFlags {
     no_frame_cache: bool,
 }
 
+/// What `--frames` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum FramesFlag {
+    /// How many.
+    Count(u32),
+    /// All that are in a folder.
+    Folder(PathBuf),
+}
+
+impl FromStr for FramesFlag {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(text.parse().map_or_else(|_| Self::Folder(text.into()), Self::Count))
+    }
+}
+
 /// How frames are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Way {
@@ -99,6 +118,27 @@ impl LookFlags {
 
     /// A player; `own` is how frames are chosen if no flag says otherwise.
     pub fn player(&self, own: Option<Sampler>) -> Result<Player> {
+        let sampler = self.sampler(own)?;
+        self.player_with(sampler)
+    }
+
+    /// A player for one picture of each file.
+    pub fn picture_player(&self) -> Result<Player> {
+        self.player_with(Sampler::Uniform { frames: 1 })
+    }
+
+    /// The folder of frames that `--frames` names, and a player for all that are in it.
+    pub fn frames_folder(&self) -> Result<Option<(PathBuf, Player)>> {
+        let Some(FramesFlag::Folder(folder)) = &self.frames else { return Ok(None) };
+        if self.sample.is_some() || self.fps.is_some() || self.sample_model.is_some() {
+            let what = "--frames DIR shows all frames of the folder; to choose among them, name it with --video";
+            return Err(Usage(what.to_owned()).into());
+        }
+        let sampler = Sampler::Fps { fps: positive("--image-fps", self.image_fps)?, max_frames: None };
+        Ok(Some((folder.clone(), self.player_with(sampler)?)))
+    }
+
+    fn player_with(&self, sampler: Sampler) -> Result<Player> {
         let limits = Limits {
             file_bytes: self.max_video_bytes,
             pixels: self.max_pixels,
@@ -111,7 +151,7 @@ impl LookFlags {
             return Err(Usage(format!("--decode-threads {}: give at most {MOST_THREADS}", self.decode_threads)).into());
         }
         let look = Look {
-            sampler: self.sampler(own)?,
+            sampler,
             decoder: self.decoder,
             image_fps: positive("--image-fps", self.image_fps)?,
             limits,
@@ -124,12 +164,18 @@ impl LookFlags {
     }
 
     fn sampler(&self, own: Option<Sampler>) -> Result<Sampler> {
-        if self.frames == Some(0) {
-            return Err(Usage("--frames 0: at least one is needed".to_owned()).into());
-        }
+        let count = match &self.frames {
+            None => None,
+            Some(FramesFlag::Count(0)) => return Err(Usage("--frames 0: at least one is needed".to_owned()).into()),
+            Some(FramesFlag::Count(count)) => Some(*count),
+            Some(FramesFlag::Folder(name)) => {
+                let what = format!("--frames {}: give a number of frames", name.display());
+                return Err(Usage(what).into());
+            }
+        };
         let fps = self.fps.map(|fps| positive("--fps", fps)).transpose()?;
         // A number alone is enough to say which way is meant.
-        let way = self.sample.or(match (&self.sample_model, fps, self.frames) {
+        let way = self.sample.or(match (&self.sample_model, fps, count) {
             (Some(_), _, _) => Some(Way::Model),
             (None, Some(_), _) => Some(Way::Fps),
             (None, None, Some(_)) if !matches!(own, Some(Sampler::Midpoint { .. })) => Some(Way::Uniform),
@@ -143,14 +189,14 @@ impl LookFlags {
         if let Some((_, flag, way)) = misplaced.into_iter().find(|(wrong, _, _)| *wrong) {
             return Err(Usage(format!("{flag} goes with --sample {way}")).into());
         }
-        let frames = self.frames.unwrap_or(FRAMES);
+        let frames = count.unwrap_or(FRAMES);
         Ok(match way {
             None => own.unwrap_or(Sampler::Uniform { frames }),
             Some(Way::Uniform) => Sampler::Uniform { frames },
             Some(Way::Midpoint) => Sampler::Midpoint { frames },
-            Some(Way::Fps) => Sampler::Fps { fps: fps.unwrap_or(FPS), max_frames: self.frames },
+            Some(Way::Fps) => Sampler::Fps { fps: fps.unwrap_or(FPS), max_frames: count },
             Some(Way::Model) => {
-                if self.frames.is_some() {
+                if count.is_some() {
                     let what = "--frames does not go with --sample model: the model's own files say how many";
                     return Err(Usage(what.to_owned()).into());
                 }

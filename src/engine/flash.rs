@@ -7,7 +7,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 use candle_flash_attn::flash_attn_windowed;
 
-use crate::kernels::Attention;
+use crate::kernels::{Attention, Reach};
 
 /// The largest heads that there are kernels for.
 const LARGEST_HEAD: usize = 256;
@@ -24,7 +24,11 @@ pub fn attention(kind: &Attention, q: &Tensor, keys: &Tensor, values: &Tensor) -
     let queries = q.to_dtype(DType::F16)?.unsqueeze(0)?;
     let by_position = |all: &Tensor| all.to_dtype(DType::F16)?.transpose(0, 1)?.unsqueeze(0);
     // A query sees itself and so many positions before it, and none behind it.
-    let before = kind.window.map(|window| window.saturating_sub(1));
+    let before = match kind.reach {
+        Reach::Before => None,
+        Reach::Window(window) => Some(window.saturating_sub(1)),
+        Reach::All => return Ok(None),
+    };
     let found = flash_attn_windowed(&queries, &by_position(keys)?, &by_position(values)?, kind.scale, before, Some(0))?;
     Ok(Some(found.squeeze(0)?.to_dtype(DType::F32)?))
 }

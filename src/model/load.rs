@@ -60,7 +60,6 @@ pub struct Model {
     options: LoadOptions,
 }
 
-
 /// Tokens that a tokenizer may have more than the weights.
 const SUPERFLUOUS_TOKENS: usize = 64;
 

@@ -39,7 +39,7 @@ pub use bytes::Bytes;
 pub use chat::ChatTemplate;
 pub use error::ModelError;
 pub use load::{LoadOptions, Model, Template};
-pub use prompt::{ModelPrompt, Part, Seen};
+pub use prompt::{ModelPrompt, Part, Seen, Shown};
 pub use tokenizer::{Piece, Tokenizer};
 
 /// A token, by its number in the model's vocabulary.
