@@ -19,9 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::models::{argmax, candle, folder};
 
-const CHECKPOINTS: [&str; 4] = ["smolvlm_a", "smolvlm_b", "qwen2_5_vl_a", "qwen3_vl_a"];
-#[cfg(any())]
-const ALL: [&str; 7] =
+const CHECKPOINTS: [&str; 7] =
     ["smolvlm_a", "smolvlm_b", "idefics3_a", "qwen2_5_vl_a", "qwen2_5_vl_b", "qwen3_vl_a", "qwen3_vl_b"];
 
 /// How far a logit may be from the reference's.

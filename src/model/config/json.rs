@@ -189,7 +189,8 @@ fn scaling(fields: &Fields<'_>, config: &Fields<'_>) -> Result<Scaling, String> 
     })
 }
 
-fn gate(config: &Fields<'_>) -> Result<Gate, String> {
+/// The activation of a gate.
+pub fn gate(config: &Fields<'_>) -> Result<Gate, String> {
     let name = ["hidden_activation", "hidden_act"].into_iter().find_map(|name| config.optional(name));
     match name.and_then(Value::as_str) {
         Some("silu" | "swish") => Ok(Gate::Silu),

@@ -10,7 +10,7 @@ mod text;
 
 pub use fields::Fields;
 pub use gguf::from_gguf;
-pub use json::from_json;
+pub use json::{from_json, gate};
 pub use text::text_of;
 
 use super::family::Family;

@@ -9,7 +9,7 @@ use candle_nn::rotary_emb::rope_thd;
 
 use crate::kernels::Gate;
 use crate::model::ModelError;
-use crate::model::config::Fields;
+use crate::model::config::{self, Fields};
 use crate::model::decoder::Norm;
 use crate::model::linear::{Compute, Linear, gated};
 use crate::model::tensors::Joined;
@@ -35,6 +35,7 @@ pub struct Tower {
     /// The side of a window, in merged squares.
     window: usize,
     embed: Linear,
+    gate: Gate,
     blocks: Vec<Block>,
     norm: Norm,
     up: Linear,
@@ -67,9 +68,7 @@ impl Tower {
             let what = format!("depth {depth} or out_hidden_size {out} cannot be; the decoder has {}", parts.hidden);
             return Err(wrong(what));
         }
-        if config.text_or("hidden_act", "silu").map_err(wrong)? != "silu" {
-            return Err(wrong("`hidden_act` is another than silu, which is not supported".to_owned()));
-        }
+        let gate = if config.has("hidden_act") { config::gate(config).map_err(wrong)? } else { Gate::Silu };
         let whole = config.list_or("fullatt_block_indexes", &[7, 15, 23, 31]).map_err(wrong)?;
         // Below the side of a square the reference has no window at all.
         let window = size("window_size", 112)? / cut.merge / cut.patch;
@@ -107,6 +106,7 @@ impl Tower {
             base: rotary_base(config).map_err(wrong)?,
             window,
             embed: joined.linear(tensors)?,
+            gate,
             blocks: (0..depth).map(block).collect::<Result<_, _>>()?,
             norm: norm(format!("{prefix}merger.ln_q"))?,
             up: linear(format!("{prefix}merger.mlp.0"), merged, merged)?,
@@ -151,7 +151,7 @@ impl Tower {
         let found = attend(&self.compute, &turned(part(0)?)?, &turned(part(1)?)?, &part(2)?, rows)?;
         let x = (x + block.output.forward(&found.reshape((count, self.heads * self.head_dim))?)?)?;
         let inner = block.gate_up.forward(&block.feed_forward_norm.forward(&x)?)?;
-        &x + block.down.forward(&gated(&inner, Gate::Silu, &self.compute)?)?
+        &x + block.down.forward(&gated(&inner, self.gate, &self.compute)?)?
     }
 }
 
