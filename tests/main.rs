@@ -22,6 +22,7 @@ mod models;
 mod models_verb;
 mod prompts;
 mod records;
+mod resize;
 mod run;
 mod samplers;
 mod sheet;
