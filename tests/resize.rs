@@ -79,13 +79,17 @@ fn every_level_has_the_float_that_transformers_gives() {
 
 #[test]
 fn a_run_of_pixels_is_spread_to_the_floats_of_its_channels() {
-    let levels = Levels::new([0.5, 0.4, 0.3], [0.2, 0.3, 0.4], Some(1.0 / 255.0), true);
-    let picture = picture(14, 1, false);
-    let mut planes = [[0.0; 14]; 3];
-    levels.spread(&picture.rgb, planes.each_mut().map(|plane| plane.as_mut_slice()));
-    for (channel, plane) in planes.iter().enumerate() {
-        for (column, float) in plane.iter().enumerate() {
-            assert_eq!(*float, levels.of(channel, picture.rgb[column * 3 + channel]));
+    for (rescale, normalise) in [(Some(1.0 / 255.0), true), (None, true), (Some(1.0 / 255.0), false)] {
+        let levels = Levels::new([0.5, 0.4, 0.3], [0.2, 0.3, 0.4], rescale, normalise);
+        for pixels in 1..50 {
+            let picture = picture(pixels, 1, false);
+            let mut planes = [0; 3].map(|_| vec![0.0; pixels]);
+            levels.spread(&picture.rgb, planes.each_mut().map(Vec::as_mut_slice));
+            for (channel, plane) in planes.iter().enumerate() {
+                let bytes = picture.rgb.iter().skip(channel).step_by(3);
+                let expected: Vec<f32> = bytes.map(|byte| levels.of(channel, *byte)).collect();
+                assert_eq!(*plane, expected);
+            }
         }
     }
 }

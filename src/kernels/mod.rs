@@ -18,6 +18,7 @@ mod matrix;
 mod packed;
 mod portable;
 mod resample;
+mod spread;
 mod threads;
 
 pub use attention::{Attention, KeyValues, Reach, attention};
@@ -25,6 +26,7 @@ pub use gate::{Gate, GateOp};
 pub use matmul::{MatMul, matmul};
 pub use matrix::{Matrix, block_bytes};
 pub use resample::{Resample, Taps};
+pub use spread::Scale;
 pub use threads::{set_threads, share, threads};
 
 use std::fmt;

@@ -77,7 +77,7 @@ const CHANNELS: usize = 3;
 const ROWS: usize = 4;
 /// How many old rows and new columns a tile has. What the first pass makes of it stays in the second cache.
 const TILE_ROWS: usize = 256;
-const TILE_COLUMNS: usize = 256;
+const TILE_COLUMNS: usize = 512;
 
 /// From pictures of one size to pictures of another.
 #[derive(Debug, Clone)]
