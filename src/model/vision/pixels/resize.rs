@@ -3,6 +3,9 @@
 //! Invariant: the weights are reckoned in double precision, in the reference's order, and rounded to 16 bits before a
 //! pixel is touched. From there on all is integers. (The one thing left to the machine is the sine of Lanczos: a
 //! difference in its last bit, where a C library has one, is some 2^38 times smaller than the step of a weight.)
+//!
+//! Pillow, with finer weights, differs from this by up to 2 levels in about 0.5 % of the bytes; by more where the width
+//! grows and the height shrinks, because it then begins with the columns. The reference always begins with the rows.
 
 use crate::kernels::{Level, Resample, Taps};
 
