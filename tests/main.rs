@@ -30,4 +30,5 @@ mod timeline;
 mod tokens;
 mod video;
 mod vision;
+mod vision_judge;
 mod workspace;

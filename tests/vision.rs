@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use candle_core::{Device, Tensor};
+use candle_core::quantized::GgmlDType;
+use candle_core::{DType, Device, Tensor};
 use capjudge::engine::{Chunk, Engine, Input, Prefix, Rows, Sequence, Stretch};
-use capjudge::model::linear::Compute;
+use capjudge::kernels::Level;
+use capjudge::model::linear::{Compute, Kernels};
 use capjudge::model::vision::pixels::{Picture, View};
 use capjudge::model::vision::{Clip, Medium};
 use capjudge::model::weights::Quant;
@@ -18,6 +20,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::models::{argmax, candle, folder};
+use crate::workspace::{Workspace, copy_folder};
 
 const CHECKPOINTS: [&str; 7] =
     ["smolvlm_a", "smolvlm_b", "idefics3_a", "qwen2_5_vl_a", "qwen2_5_vl_b", "qwen3_vl_a", "qwen3_vl_b"];
@@ -237,5 +240,134 @@ fn every_architecture_sees_what_transformers_sees() {
 fn the_way_of_other_devices_sees_the_same() {
     for name in CHECKPOINTS {
         agrees(name, "candle", &open(name, candle(), Quant::default()));
+    }
+}
+
+#[test]
+fn portable_kernels_see_the_same() {
+    let portable = Compute { device: Device::Cpu, kernels: Kernels::Own(Level::Portable) };
+    for name in ["smolvlm_b", "qwen2_5_vl_b", "qwen3_vl_b"] {
+        agrees(name, "portable kernels", &open(name, portable.clone(), Quant::default()));
+    }
+}
+
+#[test]
+fn where_two_releases_of_transformers_disagree_the_one_is_followed_that_models_were_trained_with() {
+    let mut disagreements = 0;
+    for name in CHECKPOINTS {
+        let model = open(name, Compute::cpu(), Quant::default());
+        for case in cases(name) {
+            let other = &case.json["disagreement"];
+            let prompt = case.prompt(&model);
+            let found = positions(&prompt, &model.see(&prompt).unwrap()).to_vec();
+            for release in ["positions_5", "positions_4_57"].map(|key| &other[key]).into_iter().filter(|p| p.is_array())
+            {
+                assert_eq!(found, numbers::<Vec<u32>>(&case.json["positions"]));
+                disagreements += usize::from(found != numbers::<Vec<u32>>(release));
+            }
+            if other["ids_5"].is_array() {
+                assert_ne!(prompt.tokens, numbers::<u32>(&other["ids_5"]), "{name} {}", case.name());
+                disagreements += 1;
+            }
+            if other["patch_positions_4_57"].is_array() {
+                // That the tower takes 0, 1, 2 … is in its rows; here only that it makes a difference.
+                assert_ne!(other["patch_positions_4_57"], other["patch_positions"]);
+                disagreements += 1;
+            }
+        }
+    }
+    assert!(disagreements >= 15, "{disagreements}");
+}
+
+fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    rows.iter().map(|row| row.iter().map(|logit| logit.to_bits()).collect()).collect()
+}
+
+#[test]
+fn chunks_prefixes_and_neighbours_change_no_bit_of_what_is_seen() {
+    for name in ["smolvlm_a", "qwen2_5_vl_a", "qwen3_vl_a"] {
+        let model = open(name, Compute::cpu(), Quant::default());
+        let cases = cases(name);
+        let case = cases.iter().find(|case| case.name() == "video5").unwrap();
+        let prompt = case.prompt(&model);
+        let seen = model.see(&prompt).unwrap();
+        let whole = all_logits(&model, &prompt, &seen, usize::MAX);
+        for chunk in [1, 7, 64] {
+            assert_eq!(bits(&all_logits(&model, &prompt, &seen, chunk)), bits(&whole), "{name}, chunks of {chunk}");
+        }
+        // Behind a prefix that ends with the last picture, two sequences at once: one goes on, one says something else.
+        let end = seen.visuals.last().unwrap().0.end;
+        let stretches = prompt.stretches(&seen, 0);
+        let last = stretches.iter().rposition(|stretch| matches!(stretch, Stretch::Visual(_))).unwrap();
+        let mut sequence = model.engine.fork(&Prefix::default(), prompt.tokens.len()).unwrap();
+        read(&model.engine, &mut sequence, &stretches[..=last], 50);
+        let prefix = sequence.freeze();
+        let rest = &prompt.tokens[end..];
+        let [mut one, mut other] = [(); 2].map(|()| model.engine.fork(&prefix, rest.len()).unwrap());
+        let step = model.engine.step(&mut [
+            Chunk { sequence: &mut other, input: Input::Tokens(&rest[1..]), logits: Rows::None },
+            Chunk { sequence: &mut one, input: Input::Tokens(rest), logits: Rows::All },
+        ]);
+        assert_eq!(bits(step.unwrap().of(1)), bits(&whole[end..]), "{name}");
+        // A picture beside a text in one step.
+        let mut alone = model.engine.fork(&Prefix::default(), prompt.tokens.len()).unwrap();
+        read(&model.engine, &mut alone, &stretches[..last], 50);
+        let mut text = model.engine.fork(&Prefix::default(), 8).unwrap();
+        let Stretch::Visual(visual) = stretches[last] else { unreachable!() };
+        let input = Input::Visual { visual, rows: 0..visual.length(), start: alone.next_position() };
+        let step = model.engine.step(&mut [
+            Chunk { sequence: &mut text, input: Input::Tokens(&prompt.tokens[..3]), logits: Rows::All },
+            Chunk { sequence: &mut alone, input, logits: Rows::All },
+        ]);
+        let step = step.unwrap();
+        assert_eq!(bits(step.of(1)), bits(&whole[end - visual.length()..end]), "{name}");
+        assert_eq!(bits(step.of(0)), bits(&whole[..3]), "{name}");
+    }
+}
+
+/// A copy of a checkpoint whose 32-bit weights are rounded to bfloat16.
+fn in_bfloat16(name: &str, workspace: &Workspace) -> PathBuf {
+    let copy = workspace.path(name);
+    copy_folder(&folder(name), &copy);
+    let path = copy.join("model.safetensors");
+    let tensors = candle_core::safetensors::load(&path, &Device::Cpu).unwrap();
+    let rounded: HashMap<String, Tensor> =
+        tensors.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::BF16).unwrap())).collect();
+    candle_core::safetensors::save(&rounded, path).unwrap();
+    copy
+}
+
+#[test]
+fn bfloat16_and_q8_0_stay_near_float32() {
+    let workspace = Workspace::new();
+    for name in ["smolvlm_a", "qwen2_5_vl_a", "qwen3_vl_a"] {
+        let load = |folder: &Path, quant: Quant| {
+            Model::load(folder.to_str().unwrap(), &LoadOptions { quant, ..LoadOptions::default() }).unwrap()
+        };
+        // The root mean square of all differences, as a share of that of the logits themselves.
+        let far = |model: &Model| {
+            let (mut apart, mut all) = (0.0, 0.0);
+            for case in cases(name) {
+                let prompt = case.prompt(model);
+                let logits = all_logits(model, &prompt, &model.see(&prompt).unwrap(), usize::MAX);
+                let expected = case.tensor("logits").unwrap().to_vec2::<f32>().unwrap();
+                for (row, expected) in logits.iter().zip(&expected) {
+                    for (column, expected) in case.columns.iter().zip(expected) {
+                        apart += f64::from(row[*column] - expected).powi(2);
+                        all += f64::from(*expected).powi(2);
+                    }
+                }
+            }
+            (apart / all).sqrt()
+        };
+        let q8_0 = Some(GgmlDType::Q8_0);
+        let rounded = far(&load(&in_bfloat16(name, &workspace), Quant::default()));
+        let layers = far(&load(&folder(name), Quant { layers: q8_0, ..Quant::default() }));
+        let all = far(&load(&folder(name), Quant { layers: q8_0, head: q8_0, tower: q8_0 }));
+        println!(
+            "{name}: logits {rounded:.4} apart in bfloat16, {layers:.4} with layers in q8_0, {all:.4} with all in it"
+        );
+        // Random weights without any redundancy are the hardest case there is.
+        assert!((1e-4..0.05).contains(&rounded) && (1e-4..0.05).contains(&all) && layers < 0.05, "{name}");
     }
 }

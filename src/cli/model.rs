@@ -32,6 +32,9 @@ pub struct ModelFlags {
     /// Quantise the head too, which otherwise stays as it is
     #[arg(long, value_name = "TYPE")]
     quant_head: Option<String>,
+    /// The most pixels of a picture or frame that is shown; fewer are faster (Qwen-VL). As the model's files say otherwise
+    #[arg(long, value_name = "N")]
+    frame_pixels: Option<usize>,
     /// A chat template (Jinja) instead of the model's own; `none` shows the prompt as it is
     #[arg(long, value_name = "FILE|none")]
     chat_template: Option<PathBuf>,
@@ -84,7 +87,10 @@ impl ModelFlags {
         if let Some(remark) = remark {
             say(&remark);
         }
-        Ok(LoadOptions { compute, quant, template })
+        if self.frame_pixels == Some(0) {
+            return Err(Usage("--frame-pixels 0: a picture needs some".to_owned()).into());
+        }
+        Ok(LoadOptions { compute, quant, frame_pixels: self.frame_pixels, template })
     }
 
     /// Whether the model's own chat template is meant.
@@ -118,6 +124,7 @@ impl ModelFlags {
             (self.quant.is_some(), "--quant"),
             (self.quant_tower.is_some(), "--quant-tower"),
             (self.quant_head.is_some(), "--quant-head"),
+            (self.frame_pixels.is_some(), "--frame-pixels"),
             (self.chat_template.is_some(), "--chat-template"),
             (self.temperature.is_some(), "--temperature"),
             (self.top_p.is_some(), "--top-p"),

@@ -50,6 +50,7 @@ impl ModelJudge {
         for (name, quant) in [("quant_head", settings.load.quant.head), ("quant_tower", settings.load.quant.tower)] {
             parts.extend(quant.map(|quant| (name.to_owned(), name_of(quant).to_owned())));
         }
+        parts.extend(settings.load.frame_pixels.map(|pixels| ("frame_pixels".to_owned(), pixels.to_string())));
         // At temperature 0 the others have no effect.
         if sampling.temperature > 0.0 {
             parts.insert("top_p".to_owned(), sampling.top_p.to_string());

@@ -24,13 +24,15 @@ pub struct LoadOptions {
     pub compute: Compute,
     /// The types that matrices are quantised to.
     pub quant: Quant,
+    /// The most pixels of a picture or frame that is shown; as the model's processor does if `None`.
+    pub frame_pixels: Option<usize>,
     /// The chat template.
     pub template: Template,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { compute: Compute::cpu(), quant: Quant::default(), template: Template::Own }
+        Self { compute: Compute::cpu(), quant: Quant::default(), frame_pixels: None, template: Template::Own }
     }
 }
 
@@ -100,11 +102,13 @@ impl Model {
                 "--quant is for safetensors folders; a GGUF file is quantised already, as it is named".to_owned(),
             ));
         }
-        if options.quant.tower.is_some() && source.architecture().is_none() {
-            let what = "--quant-tower is for vision-language models; this one reads text only".to_owned();
+        let for_eyes =
+            [(options.quant.tower.is_some(), "--quant-tower"), (options.frame_pixels.is_some(), "--frame-pixels")];
+        if let Some((_, flag)) = for_eyes.into_iter().find(|(given, _)| *given && source.architecture().is_none()) {
+            let what = format!("{flag} is for vision-language models; this one reads text only");
             return Err(ModelError::Option(what));
         }
-        let built = source.build(&options.compute, &options.quant);
+        let built = source.build(&options.compute, &options.quant, options.frame_pixels);
         let (decoder, vision) = built.map_err(|error| device::explain(error, &options.compute))?;
         // Some tokenizers have a few tokens that the weights know nothing of (Gemma 3 1B one for images).
         if tokenizer.vocab_size() > decoder.embedding.tokens() + SUPERFLUOUS_TOKENS {

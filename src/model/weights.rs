@@ -18,7 +18,7 @@ use super::linear::{Compute, Embedding, Linear};
 use super::read::read_file;
 use super::safetensors::SafetensorsFolder;
 use super::tensors::{Joined, Tensors, row};
-use super::vision::{self, Vision};
+use super::vision::{self, Parts, Vision};
 use crate::kernels::{Attention, Matrix, Reach};
 
 /// The files that a model is loaded from.
@@ -112,7 +112,12 @@ impl Source {
     }
 
     /// Builds the decoder, and the eyes if the model has any.
-    pub fn build(&self, compute: &Compute, quant: &Quant) -> Result<(Decoder, Option<Box<dyn Vision>>), ModelError> {
+    pub fn build(
+        &self,
+        compute: &Compute,
+        quant: &Quant,
+        frame_pixels: Option<usize>,
+    ) -> Result<(Decoder, Option<Box<dyn Vision>>), ModelError> {
         let config = self.config()?;
         let architecture = self.architecture();
         let name = architecture.map_or(config.family.architecture, |architecture| architecture.model_type);
@@ -120,7 +125,9 @@ impl Source {
         // The small part first: what is wrong with it is said before the large one is prepared.
         let vision = match (architecture, self) {
             (Some(architecture), Self::Folder(folder, json)) => {
-                Some(architecture.open(json, folder.path(), &tensors, config.hidden, quant.tower)?)
+                let (tensors, hidden, quant) = (&tensors, config.hidden, quant.tower);
+                let parts = Parts { config: json, folder: folder.path(), tensors, hidden, quant, frame_pixels };
+                Some(architecture.open(&parts)?)
             }
             _ => None,
         };
@@ -135,7 +142,7 @@ impl Source {
 
     /// Builds the decoder of a model that reads only.
     pub fn decoder(&self, compute: &Compute, layers: Option<GgmlDType>) -> Result<Decoder, ModelError> {
-        Ok(self.build(compute, &Quant { layers, ..Quant::default() })?.0)
+        Ok(self.build(compute, &Quant { layers, ..Quant::default() }, None)?.0)
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Parts<'a> {
     pub hidden: usize,
     /// The type that matrices are quantised to.
     pub quant: Option<GgmlDType>,
+    /// The most pixels of a picture or frame that the user wants to show.
+    pub frame_pixels: Option<usize>,
 }
 
 impl Parts<'_> {
@@ -101,15 +103,8 @@ impl Architecture {
     }
 
     /// The eyes.
-    pub fn open(
-        &self,
-        config: &Value,
-        folder: &Path,
-        tensors: &Tensors<'_>,
-        hidden: usize,
-        quant: Option<GgmlDType>,
-    ) -> Result<Box<dyn Vision>, ModelError> {
-        (self.open)(&Parts { config, folder, tensors, hidden, quant })
+    pub fn open(&self, parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
+        (self.open)(parts)
     }
 }
 

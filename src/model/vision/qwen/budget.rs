@@ -12,6 +12,8 @@ pub struct Budget {
     pub most: usize,
     /// Where a cap for the frames of a video is asked for (`cap_pixels_per_frame`): its number of tokens.
     pub cap: Option<usize>,
+    /// The most that the user wants of each picture or frame.
+    pub wanted: Option<usize>,
 }
 
 /// Sides that differ by more than this are refused, as by the reference.
@@ -20,7 +22,8 @@ const LONGEST: f64 = 200.0;
 impl Budget {
     /// The size (width, height) for a picture, or for each frame of a video of Qwen2.5-VL.
     pub fn of_picture(&self, width: usize, height: usize, square: usize) -> Result<(usize, usize), String> {
-        fit(width as f64, height as f64, 1.0, 1.0, square, self.least as f64, self.most as f64)
+        let (least, most) = self.within(self.most, 1);
+        fit(width as f64, height as f64, 1.0, 1.0, square, least, most)
     }
 
     /// The size for each of so many frames of a video of Qwen2.5-VL, whose cap is for the whole video.
@@ -53,7 +56,14 @@ impl Budget {
             (height, width) = ((height * scale).trunc(), (width * scale).trunc());
         }
         let steps = (count as f64 / step as f64).round_ties_even() * step as f64;
-        fit(width, height, count as f64, steps, square, self.least as f64, most as f64)
+        let (least, most) = self.within(most, count);
+        fit(width, height, count as f64, steps, square, least, most)
+    }
+
+    /// The fewest and the most pixels of so many frames, of which there may be `most`.
+    fn within(&self, most: usize, count: usize) -> (f64, f64) {
+        let wanted = self.wanted.map_or(usize::MAX, |wanted| wanted.saturating_mul(count));
+        (self.least.min(wanted) as f64, most.min(wanted) as f64)
     }
 }
 

@@ -70,8 +70,8 @@ pub struct Preparation {
 }
 
 impl Preparation {
-    /// By a processor's settings, with the defaults of its class.
-    pub fn new(settings: &Settings, cut: &Cut, defaults: &Defaults) -> Result<Self, ModelError> {
+    /// By a processor's settings, with the defaults of its class; with no more pixels of a frame than are wanted.
+    pub fn new(settings: &Settings, cut: &Cut, defaults: &Defaults, wanted: Option<usize>) -> Result<Self, ModelError> {
         settings.same("patch_size", defaults.patch, cut.patch)?;
         settings.same("temporal_patch_size", 2, cut.frames)?;
         settings.same("merge_size", 2, cut.merge)?;
@@ -87,6 +87,7 @@ impl Preparation {
                 true => Some(settings.count("max_video_tokens", LARGEST_SIDE)?.unwrap_or(defaults.tokens)),
                 false => None,
             },
+            wanted,
         };
         Ok(Self {
             budget,

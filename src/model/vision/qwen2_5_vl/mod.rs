@@ -60,8 +60,8 @@ pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
     Ok(Box::new(Qwen25Vl {
         compute: parts.tensors.compute.clone(),
         cut,
-        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES)?,
-        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS)?,
+        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES, parts.frame_pixels)?,
+        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS, parts.frame_pixels)?,
         tokens_per_second: vision.number_or("tokens_per_second", 4.0).map_err(wrong)? as f32,
         markers: markers(&Fields(parts.config), false).map_err(wrong)?,
         tower,

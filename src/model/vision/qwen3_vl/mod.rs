@@ -62,8 +62,8 @@ pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
         compute: parts.tensors.compute.clone(),
         cut,
         tower: Tower::load(parts, &vision, cut)?,
-        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES)?,
-        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS)?,
+        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES, parts.frame_pixels)?,
+        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS, parts.frame_pixels)?,
         markers: markers(&Fields(parts.config), true).map_err(wrong)?,
     }))
 }

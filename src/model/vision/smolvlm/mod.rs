@@ -45,6 +45,11 @@ pub struct SmolVlm {
 pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
     let wrong = |what: String| parts.wrong(what);
     let config = Fields(parts.config);
+    if parts.frame_pixels.is_some() {
+        let what =
+            "--frame-pixels is for models that see pictures at their own size (Qwen-VL); this one brings all to one";
+        return Err(ModelError::Option(what.to_owned()));
+    }
     let vision = config.object("vision_config").map_err(wrong)?;
     let tower = Tower::load(parts, &vision)?;
     let idefics = config.text_or("model_type", "smolvlm").map_err(wrong)? == "idefics3";
