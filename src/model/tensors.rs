@@ -78,7 +78,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// A tensor of any shape as a matrix: its first dimension are the rows.
-    pub fn flattened(&self, name: &str, shape: &[usize]) -> Result<Matrix, ModelError> {
+    fn flattened(&self, name: &str, shape: &[usize]) -> Result<Matrix, ModelError> {
         let found = self.find(name)?.ok_or_else(|| self.missing(name))?;
         if found.shape != shape {
             return Err(self.misshaped(name, &found, &format!("{shape:?}")));
@@ -126,6 +126,16 @@ impl<'a> Tensors<'a> {
             let matrix = self.matrix(&format!("{name}.weight"), *outputs, inputs)?;
             joined.add(self, name, matrix, self.vector(&format!("{name}.bias"), *outputs)?, quant)?;
         }
+        joined.linear(self)
+    }
+
+    /// A convolution whose steps are as large as its kernel, as a linear layer over cut-out patches: `name.weight` of
+    /// this shape, outputs first, and `name.bias` where there is one.
+    pub fn convolution(&self, name: &str, shape: &[usize], quant: Option<GgmlDType>) -> Result<Linear, ModelError> {
+        let weight = self.flattened(&format!("{name}.weight"), shape)?;
+        let bias = self.vector(&format!("{name}.bias"), weight.rows())?;
+        let mut joined = Joined::default();
+        joined.add(self, name, weight, bias, quant)?;
         joined.linear(self)
     }
 

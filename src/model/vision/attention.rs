@@ -6,12 +6,33 @@ use std::ops::Range;
 
 use candle_core::{CpuStorage, Result, Storage, Tensor, bail};
 use candle_nn::ops::softmax_last_dim;
+use candle_nn::rotary_emb::rope_thd;
 
 use crate::kernels::{self, Attention, KeyValues, Level, Reach};
 use crate::model::linear::{Compute, Kernels};
 
+/// A layer's attention: from queries, keys and values side by side, `[rows, 3 · heads · head_dim]`, to what is found,
+/// `[rows, heads · head_dim]`. Queries and keys are turned by `angles`, cosines and sines, where there are any.
+pub fn self_attention(
+    compute: &Compute,
+    qkv: &Tensor,
+    heads: usize,
+    angles: Option<&(Tensor, Tensor)>,
+    blocks: &[usize],
+) -> Result<Tensor> {
+    let (rows, width) = qkv.dims2()?;
+    let qkv = qkv.reshape((rows, 3, heads, width / (3 * heads)))?;
+    let part = |index: usize| qkv.narrow(1, index, 1)?.squeeze(1)?.contiguous();
+    let turned = |part: Tensor| match angles {
+        Some((cos, sin)) => rope_thd(&part.unsqueeze(0)?, cos, sin)?.squeeze(0),
+        None => Ok(part),
+    };
+    let found = attend(compute, &turned(part(0)?)?, &turned(part(1)?)?, &part(2)?, blocks)?;
+    found.reshape((rows, width / 3))
+}
+
 /// What queries find. All are `[rows, heads, head_dim]`; `blocks` are the numbers of rows of each block, in order.
-pub fn attend(compute: &Compute, q: &Tensor, k: &Tensor, v: &Tensor, blocks: &[usize]) -> Result<Tensor> {
+fn attend(compute: &Compute, q: &Tensor, k: &Tensor, v: &Tensor, blocks: &[usize]) -> Result<Tensor> {
     let (rows, heads, head_dim) = q.dims3()?;
     if blocks.iter().sum::<usize>() != rows {
         bail!("blocks of {blocks:?} rows do not make up {rows}");

@@ -3,7 +3,9 @@
 use candle_core::{Result as TensorResult, Tensor};
 use candle_nn::ops;
 
+use super::attention::self_attention;
 use crate::model::ModelError;
+use crate::model::linear::{Compute, Linear};
 use crate::model::tensors::Tensors;
 
 /// A norm with mean, deviation, weight and bias.
@@ -64,6 +66,43 @@ impl Activation {
             Self::QuickGelu => x * ops::sigmoid(&(x * 1.702)?)?,
             Self::Silu => x.silu(),
         }
+    }
+}
+
+/// A plain layer of a tower: attention, then two linear layers with an activation between them.
+#[derive(Debug)]
+pub struct Block {
+    /// The norm before attention.
+    pub attention_norm: LayerNorm,
+    /// Queries, keys and values.
+    pub qkv: Linear,
+    /// From heads back to the hidden size.
+    pub output: Linear,
+    /// The norm before the feed-forward part.
+    pub feed_forward_norm: LayerNorm,
+    /// The way up.
+    pub up: Linear,
+    /// The way down.
+    pub down: Linear,
+    /// Its heads.
+    pub heads: usize,
+    /// What stands between up and down.
+    pub activation: Activation,
+}
+
+impl Block {
+    /// What leaves it. Rows see their own block of `blocks`; `angles` turn queries and keys, where there are any.
+    pub fn forward(
+        &self,
+        compute: &Compute,
+        x: &Tensor,
+        angles: Option<&(Tensor, Tensor)>,
+        blocks: &[usize],
+    ) -> TensorResult<Tensor> {
+        let qkv = self.qkv.forward(&self.attention_norm.forward(x)?)?;
+        let x = (x + self.output.forward(&self_attention(compute, &qkv, self.heads, angles, blocks)?)?)?;
+        let inner = self.up.forward(&self.feed_forward_norm.forward(&x)?)?;
+        &x + self.down.forward(&self.activation.of(&inner)?)?
     }
 }
 

@@ -232,6 +232,19 @@ impl Plan {
     pub fn rows(&self) -> usize {
         self.runs.iter().map(|run| run.positions.len()).sum()
     }
+
+    /// All rows, cut into the plan's runs. `deep` is what is added to them behind the decoder's first layers.
+    fn visuals(&self, rows: &Tensor, deep: &[Tensor]) -> TensorResult<Vec<Visual>> {
+        let mut start = 0;
+        let visual = |run: &Run| {
+            let part = |all: &Tensor| all.narrow(0, start, run.positions.len());
+            let deep = deep.iter().map(part).collect::<TensorResult<_>>()?;
+            let visual = Visual::new(part(rows)?, deep, run.positions.clone());
+            start += run.positions.len();
+            visual
+        };
+        self.runs.iter().map(visual).collect()
+    }
 }
 
 /// The most rows that one medium may have: far more than any context holds, and few enough to count.

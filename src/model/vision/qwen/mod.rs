@@ -12,7 +12,7 @@ use candle_core::{Result as TensorResult, Tensor};
 
 use super::pixels::{Filter, Levels, resize_all};
 use super::settings::{LARGEST_SIDE, Settings};
-use super::{Marker, Markers, Medium, Placeholder, Plan};
+use super::{Marker, Markers, Medium, Parts, Placeholder, Plan};
 use crate::model::ModelError;
 use crate::model::config::Fields;
 use crate::model::linear::Compute;
@@ -63,7 +63,7 @@ impl Cut {
 
 /// How pictures, or videos, are prepared.
 #[derive(Debug)]
-pub struct Preparation {
+struct Preparation {
     budget: Budget,
     filter: Filter,
     levels: Levels,
@@ -71,7 +71,7 @@ pub struct Preparation {
 
 impl Preparation {
     /// By a processor's settings, with the defaults of its class; with no more pixels of a frame than are wanted.
-    pub fn new(settings: &Settings, cut: &Cut, defaults: &Defaults, wanted: Option<usize>) -> Result<Self, ModelError> {
+    fn new(settings: &Settings, cut: &Cut, defaults: &Defaults, wanted: Option<usize>) -> Result<Self, ModelError> {
         settings.same("patch_size", defaults.patch, cut.patch)?;
         settings.same("temporal_patch_size", 2, cut.frames)?;
         settings.same("merge_size", 2, cut.merge)?;
@@ -95,19 +95,52 @@ impl Preparation {
             levels: settings.levels(defaults.mean, defaults.std)?,
         })
     }
+}
 
-    /// The numbers of pixels that are allowed.
-    pub fn budget(&self) -> &Budget {
-        &self.budget
+/// How pictures and videos are prepared.
+#[derive(Debug)]
+pub struct Preparations {
+    cut: Cut,
+    images: Preparation,
+    videos: Preparation,
+}
+
+impl Preparations {
+    /// By the settings in a model's folder.
+    pub fn new(parts: &Parts<'_>, cut: Cut, images: &Defaults, videos: &Defaults) -> Result<Self, ModelError> {
+        let new = |settings: Settings, defaults| Preparation::new(&settings, &cut, defaults, parts.frame_pixels);
+        Ok(Self {
+            cut,
+            images: new(Settings::of_images(parts.folder)?, images)?,
+            videos: new(Settings::of_videos(parts.folder)?, videos)?,
+        })
+    }
+
+    fn of(&self, medium: &Medium<'_>) -> &Preparation {
+        match medium {
+            Medium::Image(_) => &self.images,
+            Medium::Video(_) => &self.videos,
+        }
+    }
+
+    /// How pictures are cut.
+    pub fn cut(&self) -> &Cut {
+        &self.cut
+    }
+
+    /// The numbers of pixels that a medium may have.
+    pub fn budget(&self, medium: &Medium<'_>) -> &Budget {
+        &self.of(medium).budget
     }
 
     /// The reference processor's `pixel_values` of a medium.
-    pub fn pixels(&self, compute: &Compute, cut: &Cut, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
+    pub fn pixels(&self, compute: &Compute, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
+        let Preparation { filter, levels, .. } = self.of(medium);
         let (width, height) = plan.sizes.first().copied().unwrap_or_default();
-        let resized = resize_all(medium.frames(), width, height, self.filter);
-        let grid = Grid::of(plan, cut);
-        let numbers = patches(&resized, &grid, cut, &self.levels);
-        Tensor::from_vec(numbers, (grid.patches(), cut.numbers()), &compute.device)
+        let resized = resize_all(medium.frames(), width, height, *filter);
+        let grid = Grid::of(plan, &self.cut);
+        let numbers = patches(&resized, &grid, &self.cut, levels);
+        Tensor::from_vec(numbers, (grid.patches(), self.cut.numbers()), &compute.device)
     }
 }
 

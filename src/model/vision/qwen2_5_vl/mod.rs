@@ -7,8 +7,7 @@ mod tower;
 use candle_core::{Result as TensorResult, Tensor};
 use serde_json::Value;
 
-use super::qwen::{Cut, Defaults, Preparation, markers};
-use super::settings::Settings;
+use super::qwen::{Cut, Defaults, Preparations, markers};
 use super::{Markers, Medium, Parts, Plan, Vision};
 use crate::engine::Visual;
 use crate::model::ModelError;
@@ -42,9 +41,7 @@ const VIDEOS: Defaults =
 #[derive(Debug)]
 pub struct Qwen25Vl {
     compute: Compute,
-    cut: Cut,
-    images: Preparation,
-    videos: Preparation,
+    preparations: Preparations,
     /// Positions that a second takes.
     tokens_per_second: f32,
     markers: Markers,
@@ -59,22 +56,11 @@ pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
     let tower = Tower::load(parts, &vision, cut)?;
     Ok(Box::new(Qwen25Vl {
         compute: parts.tensors.compute.clone(),
-        cut,
-        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES, parts.frame_pixels)?,
-        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS, parts.frame_pixels)?,
+        preparations: Preparations::new(parts, cut, &IMAGES, &VIDEOS)?,
         tokens_per_second: vision.number_or("tokens_per_second", 4.0).map_err(wrong)? as f32,
         markers: markers(&Fields(parts.config), false).map_err(wrong)?,
         tower,
     }))
-}
-
-impl Qwen25Vl {
-    fn preparation(&self, medium: &Medium<'_>) -> &Preparation {
-        match medium {
-            Medium::Image(_) => &self.images,
-            Medium::Video(_) => &self.videos,
-        }
-    }
 }
 
 impl Vision for Qwen25Vl {
@@ -83,16 +69,14 @@ impl Vision for Qwen25Vl {
     }
 
     fn plan(&self, medium: &Medium<'_>) -> Result<Plan, String> {
-        layout::plan(medium, self.preparation(medium).budget(), &self.cut, self.tokens_per_second)
+        layout::plan(medium, self.preparations.budget(medium), self.preparations.cut(), self.tokens_per_second)
     }
 
     fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
-        self.preparation(medium).pixels(&self.compute, &self.cut, medium, plan)
+        self.preparations.pixels(&self.compute, medium, plan)
     }
 
     fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
-        let rows = self.tower.forward(pixels, plan)?;
-        let positions = plan.runs.iter().flat_map(|run| run.positions.iter().copied()).collect();
-        Ok(vec![Visual::new(rows, Vec::new(), positions)?])
+        plan.visuals(&self.tower.forward(pixels, plan)?, &[])
     }
 }

@@ -5,15 +5,13 @@
 //! ```
 
 use candle_core::{Result as TensorResult, Tensor};
-use candle_nn::rotary_emb::rope_thd;
 
 use crate::kernels::Gate;
 use crate::model::ModelError;
 use crate::model::config::{self, Fields};
 use crate::model::decoder::Norm;
 use crate::model::linear::{Compute, Linear, gated};
-use crate::model::tensors::Joined;
-use crate::model::vision::attention::attend;
+use crate::model::vision::attention::self_attention;
 use crate::model::vision::layers::{self, Activation};
 use crate::model::vision::qwen::grid::Grid;
 use crate::model::vision::qwen::{Cut, rotary_base};
@@ -95,9 +93,7 @@ impl Tower {
         };
         let merged = hidden.saturating_mul(cut.merge * cut.merge);
         let embed = format!("{prefix}patch_embed.proj");
-        let weight = tensors.flattened(&format!("{embed}.weight"), &[hidden, 3, cut.frames, cut.patch, cut.patch])?;
-        let mut joined = Joined::default();
-        joined.add(tensors, &embed, weight, None, quant)?;
+        let shape = [hidden, 3, cut.frames, cut.patch, cut.patch];
         Ok(Self {
             compute: tensors.compute.clone(),
             cut,
@@ -105,7 +101,7 @@ impl Tower {
             head_dim,
             base: rotary_base(config).map_err(wrong)?,
             window,
-            embed: joined.linear(tensors)?,
+            embed: tensors.convolution(&embed, &shape, quant)?,
             gate,
             blocks: (0..depth).map(block).collect::<Result<_, _>>()?,
             norm: norm(format!("{prefix}merger.ln_q"))?,
@@ -142,14 +138,10 @@ impl Tower {
         x.index_select(&Tensor::new(back, device)?, 0)
     }
 
-    fn block(&self, block: &Block, x: &Tensor, (cos, sin): &(Tensor, Tensor), rows: &[usize]) -> TensorResult<Tensor> {
-        let count = x.dim(0)?;
+    fn block(&self, block: &Block, x: &Tensor, angles: &(Tensor, Tensor), rows: &[usize]) -> TensorResult<Tensor> {
         let qkv = block.qkv.forward(&block.attention_norm.forward(x)?)?;
-        let qkv = qkv.reshape((count, 3, self.heads, self.head_dim))?;
-        let part = |index: usize| qkv.narrow(1, index, 1)?.squeeze(1)?.contiguous();
-        let turned = |part: Tensor| rope_thd(&part.unsqueeze(0)?, cos, sin)?.squeeze(0);
-        let found = attend(&self.compute, &turned(part(0)?)?, &turned(part(1)?)?, &part(2)?, rows)?;
-        let x = (x + block.output.forward(&found.reshape((count, self.heads * self.head_dim))?)?)?;
+        let found = self_attention(&self.compute, &qkv, self.heads, Some(angles), rows)?;
+        let x = (x + block.output.forward(&found)?)?;
         let inner = block.gate_up.forward(&block.feed_forward_norm.forward(&x)?)?;
         &x + block.down.forward(&gated(&inner, self.gate, &self.compute)?)?
     }

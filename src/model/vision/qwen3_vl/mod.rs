@@ -6,8 +6,7 @@ mod tower;
 use candle_core::{Result as TensorResult, Tensor};
 use serde_json::Value;
 
-use super::qwen::{Cut, Defaults, Preparation, markers};
-use super::settings::Settings;
+use super::qwen::{Cut, Defaults, Preparations, markers};
 use super::{Markers, Medium, Parts, Plan, Vision};
 use crate::engine::Visual;
 use crate::model::ModelError;
@@ -46,9 +45,7 @@ const VIDEOS: Defaults =
 #[derive(Debug)]
 pub struct Qwen3Vl {
     compute: Compute,
-    cut: Cut,
-    images: Preparation,
-    videos: Preparation,
+    preparations: Preparations,
     markers: Markers,
     tower: Tower,
 }
@@ -60,21 +57,10 @@ pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
     let cut = Cut::new(&vision, 16).map_err(wrong)?;
     Ok(Box::new(Qwen3Vl {
         compute: parts.tensors.compute.clone(),
-        cut,
         tower: Tower::load(parts, &vision, cut)?,
-        images: Preparation::new(&Settings::of_images(parts.folder)?, &cut, &IMAGES, parts.frame_pixels)?,
-        videos: Preparation::new(&Settings::of_videos(parts.folder)?, &cut, &VIDEOS, parts.frame_pixels)?,
+        preparations: Preparations::new(parts, cut, &IMAGES, &VIDEOS)?,
         markers: markers(&Fields(parts.config), true).map_err(wrong)?,
     }))
-}
-
-impl Qwen3Vl {
-    fn preparation(&self, medium: &Medium<'_>) -> &Preparation {
-        match medium {
-            Medium::Image(_) => &self.images,
-            Medium::Video(_) => &self.videos,
-        }
-    }
 }
 
 impl Vision for Qwen3Vl {
@@ -83,24 +69,15 @@ impl Vision for Qwen3Vl {
     }
 
     fn plan(&self, medium: &Medium<'_>) -> Result<Plan, String> {
-        layout::plan(medium, self.preparation(medium).budget(), &self.cut)
+        layout::plan(medium, self.preparations.budget(medium), self.preparations.cut())
     }
 
     fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
-        self.preparation(medium).pixels(&self.compute, &self.cut, medium, plan)
+        self.preparations.pixels(&self.compute, medium, plan)
     }
 
     fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
         let (rows, deep) = self.tower.forward(pixels, plan)?;
-        let mut start = 0;
-        let visual = |run: &super::Run| {
-            let count = run.positions.len();
-            let part = |all: &Tensor| all.narrow(0, start, count);
-            let deep = deep.iter().map(part).collect::<TensorResult<_>>()?;
-            let visual = Visual::new(part(&rows)?, deep, run.positions.clone());
-            start += count;
-            visual
-        };
-        plan.runs.iter().map(visual).collect()
+        plan.visuals(&rows, &deep)
     }
 }

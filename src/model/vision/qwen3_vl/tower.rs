@@ -6,15 +6,12 @@
 //! ```
 
 use candle_core::{Result as TensorResult, Tensor};
-use candle_nn::rotary_emb::rope_thd;
 
 use crate::kernels::Matrix;
 use crate::model::ModelError;
 use crate::model::config::Fields;
 use crate::model::linear::{Compute, Linear};
-use crate::model::tensors::Joined;
-use crate::model::vision::attention::attend;
-use crate::model::vision::layers::{self, Activation, LayerNorm};
+use crate::model::vision::layers::{self, Activation, Block, LayerNorm};
 use crate::model::vision::qwen::grid::Grid;
 use crate::model::vision::qwen::{Cut, rotary_base};
 use crate::model::vision::{Parts, Plan};
@@ -31,28 +28,16 @@ const MOST_PLACES: usize = 1 << 24;
 pub struct Tower {
     compute: Compute,
     cut: Cut,
-    heads: usize,
     head_dim: usize,
     base: f64,
     embed: Linear,
     /// The embedding of each place of a square of this side.
     places: Matrix,
     side: usize,
-    activation: Activation,
     blocks: Vec<Block>,
     merger: Merger,
     /// Layers, by their numbers, and what merges what leaves them.
     deep: Vec<(usize, Merger)>,
-}
-
-#[derive(Debug)]
-struct Block {
-    attention_norm: LayerNorm,
-    qkv: Linear,
-    output: Linear,
-    feed_forward_norm: LayerNorm,
-    up: Linear,
-    down: Linear,
 }
 
 #[derive(Debug)]
@@ -82,6 +67,8 @@ impl Tower {
             );
             return Err(wrong(what));
         }
+        let activation =
+            config.text_or("hidden_act", "gelu_pytorch_tanh").and_then(Activation::by_name).map_err(wrong)?;
         let prefix = tensors.prefix(&["model.visual.", "visual."], "patch_embed.proj.weight");
         let norm = |name: String, size: usize| LayerNorm::load(tensors, &name, size, EPSILON);
         let linear = |name: String, outputs, inputs| tensors.linear(&name, outputs, inputs, quant);
@@ -94,6 +81,8 @@ impl Tower {
                 feed_forward_norm: norm(format!("{name}.norm2"), hidden)?,
                 up: linear(format!("{name}.mlp.linear_fc1"), inner, hidden)?,
                 down: linear(format!("{name}.mlp.linear_fc2"), hidden, inner)?,
+                heads,
+                activation,
             })
         };
         let merged = hidden.saturating_mul(cut.merge * cut.merge);
@@ -116,20 +105,15 @@ impl Tower {
         // They speak in the order of the layers, whatever the order of the list.
         deep.sort_by_key(|(layer, _)| *layer);
         let embed = format!("{prefix}patch_embed.proj");
-        let weight = tensors.flattened(&format!("{embed}.weight"), &[hidden, 3, cut.frames, cut.patch, cut.patch])?;
-        let mut joined = Joined::default();
-        joined.add(tensors, &embed, weight, tensors.vector(&format!("{embed}.bias"), hidden)?, quant)?;
+        let shape = [hidden, 3, cut.frames, cut.patch, cut.patch];
         Ok(Self {
             compute: tensors.compute.clone(),
             cut,
-            heads,
             head_dim,
             base: rotary_base(config).map_err(wrong)?,
-            embed: joined.linear(tensors)?,
+            embed: tensors.convolution(&embed, &shape, quant)?,
             places: tensors.matrix(&format!("{prefix}pos_embed.weight"), places, hidden)?,
             side,
-            activation: Activation::by_name(config.text_or("hidden_act", "gelu_pytorch_tanh").map_err(wrong)?)
-                .map_err(wrong)?,
             blocks: (0..depth).map(block).collect::<Result<_, _>>()?,
             merger: merger(format!("{prefix}merger"), false)?,
             deep,
@@ -148,24 +132,12 @@ impl Tower {
         let mut x = (self.embed.forward(pixels)? + places)?;
         let mut deep = Vec::new();
         for (index, block) in self.blocks.iter().enumerate() {
-            x = self.block(block, &x, &tables, &frames)?;
+            x = block.forward(&self.compute, &x, Some(&tables), &frames)?;
             for (_, merger) in self.deep.iter().filter(|(layer, _)| *layer == index) {
                 deep.push(self.merge(merger, &x)?);
             }
         }
         Ok((self.merge(&self.merger, &x)?, deep))
-    }
-
-    fn block(&self, block: &Block, x: &Tensor, (cos, sin): &(Tensor, Tensor), rows: &[usize]) -> TensorResult<Tensor> {
-        let count = x.dim(0)?;
-        let qkv = block.qkv.forward(&block.attention_norm.forward(x)?)?;
-        let qkv = qkv.reshape((count, 3, self.heads, self.head_dim))?;
-        let part = |index: usize| qkv.narrow(1, index, 1)?.squeeze(1)?.contiguous();
-        let turned = |part: Tensor| rope_thd(&part.unsqueeze(0)?, cos, sin)?.squeeze(0);
-        let found = attend(&self.compute, &turned(part(0)?)?, &turned(part(1)?)?, &part(2)?, rows)?;
-        let x = (x + block.output.forward(&found.reshape((count, self.heads * self.head_dim))?)?)?;
-        let inner = block.up.forward(&block.feed_forward_norm.forward(&x)?)?;
-        &x + block.down.forward(&self.activation.of(&inner)?)?
     }
 
     fn merge(&self, merger: &Merger, x: &Tensor) -> TensorResult<Tensor> {

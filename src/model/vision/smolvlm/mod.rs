@@ -102,13 +102,6 @@ impl Vision for SmolVlm {
     }
 
     fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
-        let rows = self.connector.forward(&self.tower.forward(pixels)?)?;
-        let mut start = 0;
-        let visual = |run: &super::Run| {
-            let rows = rows.narrow(0, start, run.positions.len())?;
-            start += run.positions.len();
-            Visual::in_line(rows)
-        };
-        plan.runs.iter().map(visual).collect()
+        plan.visuals(&self.connector.forward(&self.tower.forward(pixels)?)?, &[])
     }
 }

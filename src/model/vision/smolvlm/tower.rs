@@ -6,10 +6,8 @@ use crate::kernels::Matrix;
 use crate::model::ModelError;
 use crate::model::config::Fields;
 use crate::model::linear::{Compute, Linear};
-use crate::model::tensors::Joined;
 use crate::model::vision::Parts;
-use crate::model::vision::attention::attend;
-use crate::model::vision::layers::{self, Activation, LayerNorm};
+use crate::model::vision::layers::{self, Activation, Block, LayerNorm};
 
 /// The most layers that are read.
 const MOST_LAYERS: usize = 1024;
@@ -20,27 +18,14 @@ const PREFIX: &str = "model.vision_model";
 pub struct Tower {
     compute: Compute,
     width: usize,
-    heads: usize,
-    head_dim: usize,
     /// The side of a patch, in pixels.
     patch: usize,
     /// Places a side that there are embeddings for.
     places: usize,
     embed: Linear,
     table: Matrix,
-    activation: Activation,
-    layers: Vec<Layer>,
+    blocks: Vec<Block>,
     norm: LayerNorm,
-}
-
-#[derive(Debug)]
-struct Layer {
-    attention_norm: LayerNorm,
-    qkv: Linear,
-    output: Linear,
-    feed_forward_norm: LayerNorm,
-    up: Linear,
-    down: Linear,
 }
 
 impl Tower {
@@ -52,7 +37,7 @@ impl Tower {
         let (width, inner) = (size("hidden_size", 1152)?, size("intermediate_size", 3072)?);
         let (heads, depth) = (size("num_attention_heads", 16)?, size("num_hidden_layers", 12)?);
         let (image, patch) = (size("image_size", 224)?, size("patch_size", 32)?);
-        let head_dim = layers::head_dim(width, heads, 1).map_err(wrong)?;
+        layers::head_dim(width, heads, 1).map_err(wrong)?;
         if size("num_channels", 3)? != 3 {
             return Err(wrong("`num_channels` is not 3".to_owned()));
         }
@@ -60,39 +45,36 @@ impl Tower {
             let what = format!("patch_size {patch}, image_size {image} or num_hidden_layers {depth} cannot be");
             return Err(wrong(what));
         }
+        let activation =
+            config.text_or("hidden_act", "gelu_pytorch_tanh").and_then(Activation::by_name).map_err(wrong)?;
         let epsilon = config.number_or("layer_norm_eps", 1e-6).map_err(wrong)? as f32;
         let norm = |name: String| LayerNorm::load(tensors, &name, width, epsilon);
-        let layer = |index: usize| {
+        let block = |index: usize| {
             let name = format!("{PREFIX}.encoder.layers.{index}");
             let qkv = ["q_proj", "k_proj", "v_proj"].map(|part| format!("{name}.self_attn.{part}"));
             let qkv = [(&*qkv[0], width), (&*qkv[1], width), (&*qkv[2], width)];
-            Ok::<_, ModelError>(Layer {
+            Ok::<_, ModelError>(Block {
                 attention_norm: norm(format!("{name}.layer_norm1"))?,
                 qkv: tensors.side_by_side(&qkv, width, quant)?,
                 output: tensors.linear(&format!("{name}.self_attn.out_proj"), width, width, quant)?,
                 feed_forward_norm: norm(format!("{name}.layer_norm2"))?,
                 up: tensors.linear(&format!("{name}.mlp.fc1"), inner, width, quant)?,
                 down: tensors.linear(&format!("{name}.mlp.fc2"), width, inner, quant)?,
+                heads,
+                activation,
             })
         };
         let embed = format!("{PREFIX}.embeddings.patch_embedding");
-        let weight = tensors.flattened(&format!("{embed}.weight"), &[width, 3, patch, patch])?;
-        let mut joined = Joined::default();
-        joined.add(tensors, &embed, weight, tensors.vector(&format!("{embed}.bias"), width)?, quant)?;
         let places = image / patch;
         let table = format!("{PREFIX}.embeddings.position_embedding.weight");
         Ok(Self {
             compute: tensors.compute.clone(),
             width,
-            heads,
-            head_dim,
             patch,
             places,
-            embed: joined.linear(tensors)?,
+            embed: tensors.convolution(&embed, &[width, 3, patch, patch], quant)?,
             table: tensors.matrix(&table, places * places, width)?,
-            activation: Activation::by_name(config.text_or("hidden_act", "gelu_pytorch_tanh").map_err(wrong)?)
-                .map_err(wrong)?,
-            layers: (0..depth).map(layer).collect::<Result<_, _>>()?,
+            blocks: (0..depth).map(block).collect::<Result<_, _>>()?,
             norm: norm(format!("{PREFIX}.post_layernorm"))?,
         })
     }
@@ -124,22 +106,11 @@ impl Tower {
         let places = Tensor::from_vec(self.embeddings(side), (1, count, self.width), &self.compute.device)?;
         let mut x =
             x.reshape((parts, count, self.width))?.broadcast_add(&places)?.reshape((parts * count, self.width))?;
-        let blocks = vec![count; parts];
-        for layer in &self.layers {
-            x = self.layer(layer, &x, &blocks)?;
+        let rows = vec![count; parts];
+        for block in &self.blocks {
+            x = block.forward(&self.compute, &x, None, &rows)?;
         }
         self.norm.forward(&x)?.reshape((parts, count, self.width))
-    }
-
-    fn layer(&self, layer: &Layer, x: &Tensor, blocks: &[usize]) -> TensorResult<Tensor> {
-        let rows = x.dim(0)?;
-        let qkv = layer.qkv.forward(&layer.attention_norm.forward(x)?)?;
-        let qkv = qkv.reshape((rows, 3, self.heads, self.head_dim))?;
-        let part = |index: usize| qkv.narrow(1, index, 1)?.squeeze(1)?.contiguous();
-        let found = attend(&self.compute, &part(0)?, &part(1)?, &part(2)?, blocks)?;
-        let x = (x + layer.output.forward(&found.reshape((rows, self.width))?)?)?;
-        let inner = layer.up.forward(&layer.feed_forward_norm.forward(&x)?)?;
-        &x + layer.down.forward(&self.activation.of(&inner)?)?
     }
 
     /// The embeddings of the places of a part with so many patches a side: those of the square that each lies in. The
