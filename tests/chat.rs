@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use capjudge::model::chat::{ChatPrompt, Content, Form};
+use capjudge::model::chat::{ChatPrompt, Content, Form, Kind};
 use capjudge::model::gguf::{Metadata, Value as Setting};
 use capjudge::model::tokenizer::SpecialText;
 use capjudge::model::{ChatTemplate, ModelError, Piece};
@@ -221,4 +221,50 @@ fn a_folders_template_may_be_in_any_of_three_files() {
     assert_eq!(found().as_deref(), Some("json"));
     write("chat_template.jinja", "jinja");
     assert_eq!(found().as_deref(), Some("jinja"));
+}
+
+const PARTS: &str = "{% for m in messages %}{{ m.role }}:{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}\
+                     {% else %}<{{ p.type }}>{% endif %}{% endfor %}{{ '\n' }}{% endfor %}";
+
+fn shown(kind: Kind, layout: &str) -> Content<'_> {
+    let marker = if kind == Kind::Image { "<image>" } else { "<video>" };
+    Content::Shown { kind, marker, layout }
+}
+
+#[test]
+fn pictures_stand_where_the_template_writes_them() {
+    let content = [
+        Content::Text(trusted("Look: ")),
+        shown(Kind::Image, "[one]"),
+        shown(Kind::Video, "[two]"),
+        Content::Text(untrusted("<image>")),
+        shown(Kind::Image, "[three]"),
+    ];
+    let prompt = template(PARTS).render(Some("Be <fair>."), &content, Form::Parts).unwrap();
+    assert_eq!(text(&prompt), "system:Be <fair>.\nuser:Look: [one][two]<image>[three]\n");
+    assert!(prompt.pieces.contains(&untrusted("<image>")));
+    // What comes before the first picture is the same for all.
+    assert_eq!(
+        prompt.pieces[..prompt.shared].iter().map(Piece::text).collect::<String>(),
+        "system:Be <fair>.\nuser:Look: "
+    );
+}
+
+#[test]
+fn a_template_that_misplaces_pictures_is_refused() {
+    let content = [shown(Kind::Image, "[one]"), Content::Text(trusted("What?"))];
+    for source in [
+        // Leaves it out, writes it twice, behind the text, or as something else.
+        "{% for p in messages[0].content %}{{ p.text }}{% endfor %}",
+        "{% for p in messages[0].content %}{{ p.text or '<image><image>' }}{% endfor %}",
+        "{% for p in messages[0].content | reverse %}{{ p.text or '<image>' }}{% endfor %}",
+        "{% for p in messages[0].content %}{{ p.text or '<picture>' }}{% endfor %}",
+        "<image>{% for p in messages[0].content %}{{ p.text or '<image>' }}{% endfor %}",
+    ] {
+        let error = template(source).render(None, &content, Form::Parts).unwrap_err().to_string();
+        assert!(error.contains("once each and in order"), "{source}: {error}");
+    }
+    // A system message that writes a marker is a picture too many.
+    let error = template(PARTS).render(Some("<image>"), &content, Form::Parts).unwrap_err().to_string();
+    assert!(error.contains("once each and in order"), "{error}");
 }

@@ -13,9 +13,11 @@ use capjudge::engine::{Chunk, Engine, Input, Prefix, Rows, Sequence, Stretch};
 use capjudge::kernels::Level;
 use capjudge::model::linear::{Compute, Kernels};
 use capjudge::model::vision::pixels::{Picture, View};
+use capjudge::model::vision::qwen::budget::Budget;
 use capjudge::model::vision::{Clip, Medium};
 use capjudge::model::weights::Quant;
 use capjudge::model::{LoadOptions, Model, ModelPrompt, Part, Piece, Seen};
+use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -369,5 +371,65 @@ fn bfloat16_and_q8_0_stay_near_float32() {
         );
         // Random weights without any redundancy are the hardest case there is.
         assert!((1e-4..0.05).contains(&rounded) && (1e-4..0.05).contains(&all) && layers < 0.05, "{name}");
+    }
+}
+
+/// What `tests/reference/vision_sizes.py` wrote.
+fn sizes() -> Value {
+    serde_json::from_slice(&fs::read(media("sizes.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn pictures_and_videos_of_any_size_are_brought_to_that_of_the_reference() {
+    let expected = |size: &Value| size.as_array().map(|_| <(usize, usize)>::deserialize(size).unwrap());
+    let budget =
+        |least: &u64, most: &u64| Budget { least: *least as usize, most: *most as usize, cap: None, wanted: None };
+    for row in sizes()["pictures"].as_array().unwrap() {
+        let [width, height, square, least, most] = &numbers::<u64>(&row.as_array().unwrap()[..5].into())[..] else {
+            panic!("{row}")
+        };
+        let found = budget(least, most).of_picture(*width as usize, *height as usize, *square as usize);
+        assert_eq!(found.ok(), expected(&row[5]), "{row}");
+    }
+    for row in sizes()["videos"].as_array().unwrap() {
+        let [width, height, count, square, least, most] = &numbers::<u64>(&row.as_array().unwrap()[..6].into())[..]
+        else {
+            panic!("{row}")
+        };
+        let [width, height, count, square] = [width, height, count, square].map(|number| *number as usize);
+        let found = budget(least, most).of_video(width, height, count, square, 2);
+        assert_eq!(found.ok(), expected(&row[6]), "{row}");
+    }
+}
+
+#[test]
+fn smolvlm_cuts_pictures_and_counts_frames_as_the_reference() {
+    let model = open("smolvlm_a", Compute::cpu(), Quant::default());
+    let vision = model.vision.as_ref().unwrap();
+    for row in sizes()["cut"].as_array().unwrap() {
+        let row: Vec<usize> = numbers(row);
+        let rgb = vec![0; row[0] * row[1] * 3];
+        let plan = vision.plan(&Medium::Image(View::new(row[0], row[1], &rgb).unwrap())).unwrap();
+        assert_eq!(plan.grid, [row[4], row[2], row[3]], "{row:?}");
+    }
+    let pixel = [0; 3];
+    let layout = |count: usize, time: f64, duration: f64| {
+        let views = vec![View::new(1, 1, &pixel).unwrap(); count];
+        let clip = Clip::of(views, vec![time; count], duration).unwrap();
+        vision.plan(&Medium::Video(clip)).unwrap().layout
+    };
+    let all = sizes();
+    for (count, words) in all["numbers"].as_object().unwrap() {
+        let text = layout(count.parse().unwrap(), 0.0, 1.0);
+        let words = format!("series of {} frames from a 0:00:01 [H:MM:SS]", words.as_str().unwrap());
+        assert!(text.contains(&words), "{words}: {}", &text[..120]);
+    }
+    for row in all["durations"].as_array().unwrap() {
+        let text = layout(1, 0.0, row[0].as_f64().unwrap());
+        assert!(text.contains(&format!("from a {} [H:MM:SS]", row[1].as_str().unwrap())), "{row}: {text}");
+    }
+    for row in all["moments"].as_array().unwrap() {
+        let text = layout(1, row[0].as_f64().unwrap(), 0.0);
+        assert!(text.contains(&format!("\nFrame from {}:<fake", row[1].as_str().unwrap())), "{row}: {text}");
     }
 }
