@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::GgmlDType;
@@ -114,6 +115,10 @@ pub fn open(name: &str, compute: Compute, quant: Quant) -> Model {
     Model::load(folder(name).to_str().unwrap(), &options).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+fn look(model: &Model, prompt: &ModelPrompt<'_>) -> Seen {
+    model.see(prompt, &mut |_, _| ControlFlow::Continue(())).unwrap().unwrap()
+}
+
 /// Gives a sequence a whole prompt, and the logits of all its positions.
 fn read(engine: &Engine, sequence: &mut Sequence, prompt: &[Stretch<'_>], chunk: usize) -> Vec<Vec<f32>> {
     let mut logits = Vec::new();
@@ -205,7 +210,7 @@ fn agrees(name: &str, what: &str, model: &Model) {
             assert_eq!(sha256(&pixels), case.json["pixels_sha256"], "{at}: pixels are not the reference's, to the bit");
             row += " pixels equal,";
         }
-        let seen = model.see(&prompt).unwrap();
+        let seen = look(model, &prompt);
         if case.json["positions"].is_array() {
             let expected: Vec<Vec<u32>> = numbers(&case.json["positions"]);
             assert_eq!(positions(&prompt, &seen).to_vec(), expected, "{at}: positions");
@@ -261,7 +266,7 @@ fn where_two_releases_of_transformers_disagree_the_one_is_followed_that_models_w
         for case in cases(name) {
             let other = &case.json["disagreement"];
             let prompt = case.prompt(&model);
-            let found = positions(&prompt, &model.see(&prompt).unwrap()).to_vec();
+            let found = positions(&prompt, &look(&model, &prompt)).to_vec();
             for release in ["positions_5", "positions_4_57"].map(|key| &other[key]).into_iter().filter(|p| p.is_array())
             {
                 assert_eq!(found, numbers::<Vec<u32>>(&case.json["positions"]));
@@ -292,7 +297,7 @@ fn chunks_prefixes_and_neighbours_change_no_bit_of_what_is_seen() {
         let cases = cases(name);
         let case = cases.iter().find(|case| case.name() == "video5").unwrap();
         let prompt = case.prompt(&model);
-        let seen = model.see(&prompt).unwrap();
+        let seen = look(&model, &prompt);
         let whole = all_logits(&model, &prompt, &seen, usize::MAX);
         for chunk in [1, 7, 64] {
             assert_eq!(bits(&all_logits(&model, &prompt, &seen, chunk)), bits(&whole), "{name}, chunks of {chunk}");
@@ -351,7 +356,7 @@ fn bfloat16_and_q8_0_stay_near_float32() {
             let (mut apart, mut all) = (0.0, 0.0);
             for case in cases(name) {
                 let prompt = case.prompt(model);
-                let logits = all_logits(model, &prompt, &model.see(&prompt).unwrap(), usize::MAX);
+                let logits = all_logits(model, &prompt, &look(model, &prompt), usize::MAX);
                 let expected = case.tensor("logits").unwrap().to_vec2::<f32>().unwrap();
                 for (row, expected) in logits.iter().zip(&expected) {
                     for (column, expected) in case.columns.iter().zip(expected) {

@@ -97,10 +97,13 @@ impl Args {
         let shown = self.shown(&model)?;
         let frames_seconds = start.elapsed().as_secs_f64();
         let prompt = self.prompt(&model, &shown)?;
-        let waiting = Waiting::new("looking at the pictures", self.json || prompt.shown.is_empty());
-        let seen = model.see(&prompt);
+        let mut waiting = Waiting::new("looking at the pictures", self.json || prompt.shown.is_empty());
+        let seen = model.see(&prompt, &mut |done, of| {
+            waiting.say(&format!("looking at the pictures: {done} of {of} parts"));
+            ControlFlow::Continue(())
+        });
         waiting.end();
-        let seen = seen?;
+        let seen = seen?.unwrap_or_default();
         let mut text = String::new();
         let mut first = Vec::new();
         let what = Generation {

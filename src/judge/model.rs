@@ -138,10 +138,7 @@ impl Judge for ModelJudge {
         let read = self.read_rubric(first, &mut reading).map_err(too_long)?;
         let Some((prefix, reused)) = read else { return Ok(stopped) };
         let rubric_seconds = start.elapsed().as_secs_f64();
-        if !prompt.shown.is_empty() && on(Said::Looking).is_break() {
-            return Ok(stopped);
-        }
-        let seen = self.model.see(&prompt)?;
+        let Some(seen) = self.model.see(&prompt, &mut |_, _| on(Said::Looking))? else { return Ok(stopped) };
         let rest = prompt.stretches(&seen, first.len());
         // What the template wrote of the answer belongs to the answer: it says that what follows is a thought.
         let mut opening = prompt.opens_thought.as_deref();

@@ -3,11 +3,11 @@
 //! Invariant: a row of a picture stands exactly where its own layout put a placeholder. No text can take a picture's place
 //! or add one: data never becomes a placeholder, and a trusted text that does is refused.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use super::chat::{ChatPrompt, Content, Form, Kind};
-use super::vision::{Marker, Medium, Plan, Vision};
+use super::vision::{Marker, Medium, Plan, Vision, see};
 use super::{ChatTemplate, Model, ModelError, Piece, Template, TokenId};
 use crate::engine::{Stretch, Visual, stretches};
 
@@ -103,8 +103,15 @@ impl Model {
         Ok(ModelPrompt { tokens, shared, opens_thought, shown })
     }
 
-    /// Looks at what a prompt shows.
-    pub fn see(&self, prompt: &ModelPrompt<'_>) -> Result<Seen, ModelError> {
+    /// Looks at what a prompt shows. `on` hears how many frames, or steps of them, of how many are done; `None` if it wants
+    /// no more.
+    pub fn see(
+        &self,
+        prompt: &ModelPrompt<'_>,
+        on: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+    ) -> Result<Option<Seen>, ModelError> {
+        let all = prompt.shown.iter().map(|shown| shown.plan.grid[0]).sum();
+        let mut before = 0;
         let mut seen = Seen::default();
         for Shown { medium, plan, places } in &prompt.shown {
             let Some(vision) = &self.vision else { return Err(blind()) };
@@ -112,11 +119,13 @@ impl Model {
             let pixels = vision.pixels(medium, plan)?;
             seen.pixels_seconds += start.elapsed().as_secs_f64();
             let start = Instant::now();
-            let visuals = vision.see(&pixels, plan)?;
+            let visuals = see(vision.as_ref(), &pixels, plan, &mut |done, _| on(before + done, all))?;
+            let Some(visuals) = visuals else { return Ok(None) };
+            before += plan.grid[0];
             seen.tower_seconds += start.elapsed().as_secs_f64();
             seen.visuals.extend(places.iter().cloned().zip(visuals));
         }
-        Ok(seen)
+        Ok(Some(seen))
     }
 
     /// Whether it can be shown anything.

@@ -9,13 +9,15 @@ use super::{DecoderConfig, Fields, LayerConfig, MOST_LAYERS, check_head};
 use crate::kernels::Gate;
 use crate::model::family::{FAMILIES, Family};
 use crate::model::rope::{Rope, Scaling};
+use crate::model::vision::ARCHITECTURES;
 
 /// The shape that a `config.json` describes, or what is wrong with it.
 pub fn from_json(config: &Value) -> Result<DecoderConfig, String> {
     let config = Fields(config);
     let model_type = config.text("model_type")?;
     let family = FAMILIES.iter().find(|family| family.model_type == model_type).ok_or_else(|| {
-        let known: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
+        let seeing = ARCHITECTURES.iter().map(|architecture| architecture.model_type);
+        let known: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).chain(seeing).collect();
         format!("model_type `{model_type}` is not supported; supported are {}", known.join(", "))
     })?;
     let hidden = config.size("hidden_size")?;

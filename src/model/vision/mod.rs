@@ -30,6 +30,7 @@ pub mod settings;
 pub mod smolvlm;
 
 use std::fmt::Debug;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use candle_core::quantized::GgmlDType;
@@ -119,8 +120,33 @@ pub trait Vision: Debug + Send + Sync {
     /// What the tower gets: the reference processor's `pixel_values`.
     fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor>;
 
-    /// What the decoder gets: a [`Visual`] for each run of the plan.
-    fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>>;
+    /// The decoder's rows of one step of the plan's grid, and what is added to them behind its first layers. Steps do not
+    /// see each other in a tower, so they are looked at one by one: that bounds memory, and nobody waits long to stop it.
+    fn look(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<(Tensor, Vec<Tensor>)>;
+}
+
+/// What the decoder gets of a medium: a [`Visual`] for each run of the plan. `on` hears how many steps of how many are done;
+/// `None` if it wants no more.
+pub fn see(
+    vision: &dyn Vision,
+    pixels: &Tensor,
+    plan: &Plan,
+    on: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+) -> TensorResult<Option<Vec<Visual>>> {
+    let steps = plan.grid[0].max(1);
+    let length = pixels.dim(0)? / steps;
+    let (mut rows, mut deep): (Vec<Tensor>, Vec<Vec<Tensor>>) = Default::default();
+    for step in 0..steps {
+        if on(step, steps).is_break() {
+            return Ok(None);
+        }
+        let (seen, below) = vision.look(&pixels.narrow(0, step * length, length)?, plan)?;
+        rows.push(seen);
+        deep.resize_with(below.len(), Vec::new);
+        deep.iter_mut().zip(below).for_each(|(layer, seen)| layer.push(seen));
+    }
+    let deep = deep.iter().map(|layer| Tensor::cat(layer, 0)).collect::<TensorResult<Vec<_>>>()?;
+    plan.visuals(&Tensor::cat(&rows, 0)?, &deep).map(Some)
 }
 
 /// What is shown to a model.

@@ -33,6 +33,11 @@ impl Grid {
         Self { steps, rows, columns, merge: cut.merge }
     }
 
+    /// That of one step of a plan.
+    pub fn of_one_step(plan: &Plan, cut: &Cut) -> Self {
+        Self { steps: 1, ..Self::of(plan, cut) }
+    }
+
     /// Steps, rows and columns.
     pub fn sizes(&self) -> [usize; 3] {
         [self.steps, self.rows, self.columns]
@@ -73,16 +78,14 @@ impl Grid {
         (0..rows).flat_map(move |row| (0..columns).map(move |column| [time, row as u32, column as u32]))
     }
 
-    /// Cosines' and sines' angles of each patch: half of the pairs of a head turn by its row, half by its column.
+    /// Cosines' and sines' angles of each patch of a step: half of the pairs of a head turn by its row, half by its column.
     pub fn angles(&self, head_dim: usize, base: f64) -> Vec<f32> {
         let pairs = head_dim / 4;
         let speeds: Vec<f32> =
             (0..pairs).map(|pair| 1.0 / (base as f32).powf((2 * pair) as f32 / (2 * pairs) as f32)).collect();
-        let of_step: Vec<f32> = self
-            .places()
+        self.places()
             .flat_map(|(row, column)| [row, column])
             .flat_map(|place| speeds.iter().map(move |speed| place as f32 * speed))
-            .collect();
-        of_step.repeat(self.steps)
+            .collect()
     }
 }

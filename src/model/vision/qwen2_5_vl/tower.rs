@@ -110,9 +110,9 @@ impl Tower {
         })
     }
 
-    /// The merged rows of all patches, in the order of the grid.
+    /// The merged rows of a step's patches, in the order of the grid.
     pub fn forward(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Tensor> {
-        let grid = Grid::of(plan, &self.cut);
+        let grid = Grid::of_one_step(plan, &self.cut);
         let device = &self.compute.device;
         let (order, windows) = windows(&grid, self.window);
         let square = self.cut.merge * self.cut.merge;
@@ -121,13 +121,13 @@ impl Tower {
         let patches = Tensor::new(patches, device)?;
         let angles = grid.angles(self.head_dim, self.base);
         let angles =
-            Tensor::from_vec(angles, (grid.patches(), self.head_dim / 2), device)?.index_select(&patches, 0)?;
+            Tensor::from_vec(angles, (grid.of_step(), self.head_dim / 2), device)?.index_select(&patches, 0)?;
         let tables = (angles.cos()?, angles.sin()?);
-        let frames = vec![grid.of_step(); grid.steps];
+        let frame = [grid.of_step()];
         let windows: Vec<usize> = windows.iter().map(|squares| squares * square).collect();
         let mut x = self.embed.forward(pixels)?.index_select(&patches, 0)?;
         for block in &self.blocks {
-            let rows = if block.whole { &frames } else { &windows };
+            let rows = if block.whole { &frame[..] } else { &windows };
             x = self.block(block, &x, &tables, rows)?;
         }
         let x = self.norm.forward(&x)?;
@@ -147,20 +147,18 @@ impl Tower {
     }
 }
 
-/// Merged squares in the order of windows, and how many each window has. Windows at the edge are what is left of them.
+/// Merged squares of a step in the order of windows, and how many each window has. Windows at the edge are what is left of them.
 fn windows(grid: &Grid, side: usize) -> (Vec<usize>, Vec<usize>) {
     let (rows, columns) = grid.squares();
-    let (mut order, mut counts) = (Vec::with_capacity(grid.steps * rows * columns), Vec::new());
-    for step in 0..grid.steps {
-        for top in (0..rows).step_by(side) {
-            for left in (0..columns).step_by(side) {
-                let before = order.len();
-                for row in top..rows.min(top + side) {
-                    let first = (step * rows + row) * columns;
-                    order.extend(first + left..first + columns.min(left + side));
-                }
-                counts.push(order.len() - before);
+    let (mut order, mut counts) = (Vec::with_capacity(rows * columns), Vec::new());
+    for top in (0..rows).step_by(side) {
+        for left in (0..columns).step_by(side) {
+            let before = order.len();
+            for row in top..rows.min(top + side) {
+                let first = row * columns;
+                order.extend(first + left..first + columns.min(left + side));
             }
+            counts.push(order.len() - before);
         }
     }
     (order, counts)

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::qwen::{Cut, Defaults, Preparations, markers};
 use super::{Markers, Medium, Parts, Plan, Vision};
-use crate::engine::Visual;
 use crate::model::ModelError;
 use crate::model::config::{DecoderConfig, Fields, text_of};
 use crate::model::linear::Compute;
@@ -76,8 +75,7 @@ impl Vision for Qwen3Vl {
         self.preparations.pixels(&self.compute, medium, plan)
     }
 
-    fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
-        let (rows, deep) = self.tower.forward(pixels, plan)?;
-        plan.visuals(&rows, &deep)
+    fn look(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<(Tensor, Vec<Tensor>)> {
+        self.tower.forward(pixels, plan)
     }
 }

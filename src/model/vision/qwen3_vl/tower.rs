@@ -120,19 +120,19 @@ impl Tower {
         })
     }
 
-    /// The merged rows of all patches, and for each of the decoder's first layers what is added behind it.
+    /// The merged rows of a step's patches, and for each of the decoder's first layers what is added behind it.
     pub fn forward(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<(Tensor, Vec<Tensor>)> {
-        let grid = Grid::of(plan, &self.cut);
+        let grid = Grid::of_one_step(plan, &self.cut);
         let device = &self.compute.device;
         let angles = grid.angles(self.head_dim, self.base);
-        let angles = Tensor::from_vec(angles, (grid.patches(), self.head_dim / 2), device)?;
+        let angles = Tensor::from_vec(angles, (grid.of_step(), self.head_dim / 2), device)?;
         let tables = (angles.cos()?, angles.sin()?);
-        let frames = vec![grid.of_step(); grid.steps];
-        let places = Tensor::from_vec(self.stretched(&grid), (grid.patches(), self.places.columns()), device)?;
+        let frame = [grid.of_step()];
+        let places = Tensor::from_vec(self.stretched(&grid), (grid.of_step(), self.places.columns()), device)?;
         let mut x = (self.embed.forward(pixels)? + places)?;
         let mut deep = Vec::new();
         for (index, block) in self.blocks.iter().enumerate() {
-            x = block.forward(&self.compute, &x, Some(&tables), &frames)?;
+            x = block.forward(&self.compute, &x, Some(&tables), &frame)?;
             for (_, merger) in self.deep.iter().filter(|(layer, _)| *layer == index) {
                 deep.push(self.merge(merger, &x)?);
             }
@@ -178,6 +178,6 @@ impl Tower {
                 out.iter_mut().zip(&neighbour).for_each(|(out, number)| *out += weight * number);
             }
         }
-        step.repeat(grid.steps)
+        step
     }
 }

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::settings::Settings;
 use super::{Markers, Medium, Parts, Plan, Vision};
-use crate::engine::Visual;
 use crate::model::ModelError;
 use crate::model::config::{DecoderConfig, Fields, text_of};
 use crate::model::linear::Compute;
@@ -101,7 +100,7 @@ impl Vision for SmolVlm {
         Tensor::from_vec(numbers, (parts, 3, side, side), &self.compute.device)
     }
 
-    fn see(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<Vec<Visual>> {
-        plan.visuals(&self.connector.forward(&self.tower.forward(pixels)?)?, &[])
+    fn look(&self, pixels: &Tensor, _: &Plan) -> TensorResult<(Tensor, Vec<Tensor>)> {
+        Ok((self.connector.forward(&self.tower.forward(pixels)?)?, Vec::new()))
     }
 }
