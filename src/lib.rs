@@ -15,7 +15,7 @@
 //! | [`prompt`] | one pass over the template; trusted and untrusted text kept apart |
 //! | [`media`] | videos and images: exactly the frames that were asked for, or why there are none |
 //! | [`judge`] | who answers: a model on this machine, or recorded answers |
-//! | [`model`] | a judge model's files: weights, tokenizer, chat template |
+//! | [`model`] | a judge model's files: weights, tokenizer, chat template; the eyes of those that see |
 //! | [`engine`] | a batched step over sequences that share their beginnings; tokens in, answers out |
 //! | [`kernels`] | the arithmetic of the CPU, row by row |
 //! | [`answer`] | reads an answer while it streams, and never guesses |

@@ -12,6 +12,7 @@ use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
 use capjudge::engine::{Chunk, Engine, Input, Prefix, Rows, Sequence, Stretch};
 use capjudge::kernels::Level;
+use capjudge::media::{Frame, FrameIndex, Frames};
 use capjudge::model::linear::{Compute, Kernels};
 use capjudge::model::vision::pixels::{Picture, View};
 use capjudge::model::vision::qwen::budget::Budget;
@@ -23,7 +24,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::models::{argmax, candle, folder};
-use crate::workspace::{Workspace, copy_folder};
+use crate::workspace::{Ran, Workspace, copy_folder};
 
 const CHECKPOINTS: [&str; 7] =
     ["smolvlm_a", "smolvlm_b", "idefics3_a", "qwen2_5_vl_a", "qwen2_5_vl_b", "qwen3_vl_a", "qwen3_vl_b"];
@@ -437,4 +438,39 @@ fn smolvlm_cuts_pictures_and_counts_frames_as_the_reference() {
         let text = layout(1, row[0].as_f64().unwrap(), 0.0);
         assert!(text.contains(&format!("\nFrame from {}:<fake", row[1].as_str().unwrap())), "{row}: {text}");
     }
+}
+
+#[test]
+fn a_video_begins_with_its_first_frame_and_one_frame_is_a_video() {
+    let frame =
+        |index: u64, time: f64| Frame { index: FrameIndex(index), time, width: 40, height: 30, rgb: vec![9; 3600] };
+    let frames = |frames: Vec<Frame>| Frames { frames, total: 60, duration: 2.0, faults: Vec::new() };
+    let late = frames(vec![frame(0, 7.5), frame(30, 8.5)]);
+    assert_eq!(Clip::new(&late).unwrap().times(), [0.0, 1.0]);
+    let one = frames(vec![frame(0, 7.5)]);
+    let two = frames(vec![frame(0, 7.5), frame(0, 7.5)]);
+    for name in ["qwen2_5_vl_a", "qwen3_vl_a", "smolvlm_a"] {
+        let model = open(name, Compute::cpu(), Quant::default());
+        let vision = model.vision.as_ref().unwrap();
+        let plan = |frames: &Frames| vision.plan(&Medium::Video(Clip::new(frames).unwrap())).unwrap();
+        // Qwen's steps have two frames, and one alone stands twice in its step.
+        let same = plan(&one).sizes == plan(&two).sizes && plan(&one).rows() == plan(&two).rows();
+        assert!(same || name == "smolvlm_a", "{name}");
+        assert!(plan(&one).rows() > 0);
+    }
+    assert!(Clip::new(&frames(Vec::new())).unwrap_err().contains("no frames"));
+}
+
+#[test]
+fn a_model_that_sees_is_found_in_the_hugging_face_cache() {
+    let workspace = Workspace::new();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    copy_folder(&folder("qwen3_vl_b"), &workspace.path(&format!("hub/models--org--eyes/snapshots/{commit}")));
+    workspace.write("hub/models--org--eyes/refs/main", commit);
+    let image = media("image_a.png");
+    let mut command =
+        workspace.command("generate --model org/eyes --max-tokens 1 --no-frame-cache --json --text What?");
+    let command = command.env("HF_HOME", workspace.path("")).env_remove("HF_HUB_CACHE").arg("--image").arg(image);
+    let found = Ran::from(command.output().unwrap()).exits(0);
+    assert!(found.stdout.contains("\"shown\":[{\"kind\":\"image\""), "{}", found.stdout);
 }

@@ -177,7 +177,9 @@ impl<'a> Clip<'a> {
             view.ok_or_else(|| format!("frame {} has no pixels", frame.index.0))
         };
         let views = frames.frames.iter().map(view).collect::<Result<Vec<_>, _>>()?;
-        let times = frames.frames.iter().map(|frame| frame.time.max(0.0)).collect();
+        // Models count from a video's first frame, whatever time the file gives it.
+        let first = frames.frames.iter().find(|frame| frame.index.0 == 0).map_or(0.0, |frame| frame.time);
+        let times = frames.frames.iter().map(|frame| (frame.time - first).max(0.0)).collect();
         Self::of(views, times, frames.duration)
     }
 
@@ -274,7 +276,7 @@ impl Plan {
 }
 
 /// The most rows that one medium may have: far more than any context holds, and few enough to count.
-pub const MOST_ROWS: usize = 1 << 22;
+pub const MOST_ROWS: usize = 1 << 20;
 
 /// Refuses a plan with more rows than could ever be shown.
 fn check_rows(rows: usize) -> Result<(), String> {

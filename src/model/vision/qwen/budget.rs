@@ -39,8 +39,10 @@ impl Budget {
         Self { most, ..*self }.of_picture(width, height, square)
     }
 
-    /// The size for each of so many frames of a video of Qwen3-VL, whose budget is for all of them together.
+    /// The size for each of so many frames of a video of Qwen3-VL, whose budget is for all of them together. Fewer than a
+    /// step has, which the reference refuses, are repeated to fill it.
     pub fn of_video(&self, width: usize, height: usize, count: usize, square: usize, step: usize) -> Size {
+        let count = count.max(step);
         let most = match self.cap {
             None => self.most,
             Some(tokens) => {

@@ -78,7 +78,13 @@ impl Preparation {
         settings.require(&["do_resize"])?;
         let pixels = |old: &str, new: &str, default: usize| {
             let named = settings.count(old, LARGEST_SIDE)?;
-            Ok::<_, ModelError>(named.or(settings.side("size", new)?).unwrap_or(default))
+            let named = if named.is_some() { named } else { settings.side("size", new)? };
+            if named.is_none() && settings.get("size").is_some() {
+                let what =
+                    format!("has no `{new}`; numbers of pixels, `shortest_edge` and `longest_edge`, are supported");
+                return Err(settings.wrong("size", &what));
+            }
+            Ok::<_, ModelError>(named.unwrap_or(default))
         };
         let budget = Budget {
             least: pixels("min_pixels", "shortest_edge", defaults.least)?,

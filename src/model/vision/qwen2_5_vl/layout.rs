@@ -11,6 +11,9 @@ use crate::model::vision::qwen::grid::Grid;
 use crate::model::vision::qwen::{Cut, plain};
 use crate::model::vision::{Medium, Plan, Run, check_rows};
 
+/// The latest position in time; beyond it, 32-bit floats cannot tell one from the next.
+const LATEST: u32 = 1 << 24;
+
 /// The plan for a medium.
 pub fn plan(medium: &Medium<'_>, budget: &Budget, cut: &Cut, tokens_per_second: f32) -> Result<Plan, String> {
     let frames = medium.frames();
@@ -27,6 +30,9 @@ pub fn plan(medium: &Medium<'_>, budget: &Budget, cut: &Cut, tokens_per_second: 
     check_rows(rows)?;
     // In 32-bit floats and in this order, as the reference.
     let time = |step: usize| (step as f32 * seconds as f32 * tokens_per_second) as u32;
+    if time(grid.steps - 1) > LATEST {
+        return Err(format!("the video is too long: its last step would stand at position {}", time(grid.steps - 1)));
+    }
     let positions = (0..grid.steps).flat_map(|step| grid.positions(time(step))).collect();
     Ok(Plan { layout: plain(medium, rows), runs: vec![Run { positions }], sizes: vec![size], grid: grid.sizes() })
 }

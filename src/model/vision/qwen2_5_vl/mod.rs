@@ -53,10 +53,16 @@ pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
     let vision = Fields(parts.config).object("vision_config").map_err(wrong)?;
     let cut = Cut::new(&vision, 14).map_err(wrong)?;
     let tower = Tower::load(parts, &vision, cut)?;
+    let tokens_per_second = vision.number_or("tokens_per_second", 4.0).map_err(wrong)?;
+    if !(0.0..=1e6).contains(&tokens_per_second) {
+        return Err(
+            parts.wrong(format!("vision_config: `tokens_per_second` is {tokens_per_second}, not from 0 to 1000000"))
+        );
+    }
     Ok(Box::new(Qwen25Vl {
         compute: parts.tensors.compute.clone(),
         preparations: Preparations::new(parts, cut, &IMAGES, &VIDEOS)?,
-        tokens_per_second: vision.number_or("tokens_per_second", 4.0).map_err(wrong)? as f32,
+        tokens_per_second: tokens_per_second as f32,
         markers: markers(&Fields(parts.config), false).map_err(wrong)?,
         tower,
     }))
