@@ -76,6 +76,9 @@ pub struct Args {
     /// Print prompt ids, the 20 highest logits of the first step, the answer's ids and text, and timings
     #[arg(long)]
     json: bool,
+    /// For measuring: prepare the pixels of what is shown, print how long that took, and stop
+    #[arg(long, requires = "json", hide_short_help = true)]
+    only_pixels: bool,
     #[command(flatten)]
     flags: ModelFlags,
     #[command(flatten)]
@@ -97,6 +100,9 @@ impl Args {
         let shown = self.shown(&model)?;
         let frames_seconds = start.elapsed().as_secs_f64();
         let prompt = self.prompt(&model, &shown)?;
+        if self.only_pixels {
+            return only_pixels(&model, &prompt);
+        }
         let mut waiting = Waiting::new("looking at the pictures", self.json || prompt.shown.is_empty());
         let seen = model.see(&prompt, &mut |done, of| {
             waiting.say(&format!("looking at the pictures: {done} of {of} parts"));
@@ -263,6 +269,22 @@ fn parts<'a>(text: &'a str, shown: &'a [(Kind, Arc<Frames>)]) -> Result<Vec<Part
     parts.push(Part::Text(Piece::Trusted(rest.into())));
     parts.retain(|part| !matches!(part, Part::Text(piece) if piece.text().is_empty()));
     Ok(parts)
+}
+
+/// Prepares pixels, and prints for how long.
+fn only_pixels(model: &Model, prompt: &ModelPrompt<'_>) -> Result<End> {
+    let mut seconds = 0.0;
+    for Shown { medium, plan, .. } in &prompt.shown {
+        let Some(vision) = &model.vision else { break };
+        let start = Instant::now();
+        let pixels = vision.pixels(medium, plan).map_err(ModelError::from)?;
+        seconds += start.elapsed().as_secs_f64();
+        drop(pixels);
+    }
+    let shown: Vec<serde_json::Value> = prompt.shown.iter().map(told).collect();
+    let timings = json!({ "pixels_seconds": seconds, "peak_memory_bytes": peak_memory() });
+    print(&format!("{}\n", json!({ "shown": shown, "timings": timings })))?;
+    Ok(End::Done)
 }
 
 /// What was shown, for people who compare.

@@ -3,6 +3,8 @@
 //! Invariant: sizes are those of the reference's processor, whose numbers are Python's: sides are divided as 64-bit
 //! floats and cut off.
 
+use rayon::prelude::*;
+
 use crate::model::ModelError;
 use crate::model::vision::pixels::{Filter, Levels, Picture, View, resize_all};
 use crate::model::vision::settings::{LARGEST_SIDE, Settings};
@@ -127,24 +129,21 @@ impl Preparation {
             pictures = resize_all(&views, *width, *height, self.filter);
         }
         let [parts, down, across] = plan.grid;
-        let area = self.side * self.side;
-        let mut out = vec![0.0; parts * 3 * area];
-        let mut next = out.chunks_exact_mut(3 * area);
-        if down > 0 {
-            for (picture, (row, column)) in pictures
-                .iter()
-                .flat_map(|picture| (0..down * across).map(move |at| (picture, (at / across, at % across))))
-            {
-                if let Some(out) = next.next() {
-                    self.fill(picture, row * self.side, column * self.side, out);
-                }
+        let wholes = match down > 0 {
+            true => {
+                let views: Vec<View<'_>> = pictures.iter().filter_map(Picture::view).collect();
+                resize_all(&views, self.side, self.side, self.filter)
             }
-            let views: Vec<View<'_>> = pictures.iter().filter_map(Picture::view).collect();
-            pictures = resize_all(&views, self.side, self.side, self.filter);
-        }
-        for (picture, out) in pictures.iter().zip(next) {
-            self.fill(picture, 0, 0, out);
-        }
+            false => std::mem::take(&mut pictures),
+        };
+        let place = |at: usize| (at / across * self.side, at % across * self.side);
+        let cut = pictures.iter().flat_map(|picture| (0..down * across).map(move |at| (picture, place(at))));
+        let places: Vec<(&Picture, (usize, usize))> = cut.chain(wholes.iter().map(|whole| (whole, (0, 0)))).collect();
+        let numbers = 3 * self.side * self.side;
+        let mut out = vec![0.0; parts * numbers];
+        out.par_chunks_exact_mut(numbers).zip(places).for_each(|(out, (picture, (top, left)))| {
+            self.fill(picture, top, left, out);
+        });
         (out, parts)
     }
 
