@@ -76,9 +76,9 @@ pub struct Args {
     /// Print prompt ids, the 20 highest logits of the first step, the answer's ids and text, and timings
     #[arg(long)]
     json: bool,
-    /// For measuring: prepare the pixels of what is shown, print how long that took, and stop
-    #[arg(long, requires = "json", hide_short_help = true)]
-    only_pixels: bool,
+    /// For measuring: prepare the pixels of what is shown N times, print the seconds of each time, and stop
+    #[arg(long, value_name = "N", requires = "json", hide_short_help = true)]
+    only_pixels: Option<usize>,
     #[command(flatten)]
     flags: ModelFlags,
     #[command(flatten)]
@@ -100,8 +100,8 @@ impl Args {
         let shown = self.shown(&model)?;
         let frames_seconds = start.elapsed().as_secs_f64();
         let prompt = self.prompt(&model, &shown)?;
-        if self.only_pixels {
-            return only_pixels(&model, &prompt);
+        if let Some(times) = self.only_pixels {
+            return only_pixels(&model, &prompt, times);
         }
         let mut waiting = Waiting::new("looking at the pictures", self.json || prompt.shown.is_empty());
         let seen = model.see(&prompt, &mut |done, of| {
@@ -272,14 +272,18 @@ fn parts<'a>(text: &'a str, shown: &'a [(Kind, Arc<Frames>)]) -> Result<Vec<Part
 }
 
 /// Prepares pixels, and prints for how long.
-fn only_pixels(model: &Model, prompt: &ModelPrompt<'_>) -> Result<End> {
-    let mut seconds = 0.0;
-    for Shown { medium, plan, .. } in &prompt.shown {
-        let Some(vision) = &model.vision else { break };
-        let start = Instant::now();
-        let pixels = vision.pixels(medium, plan).map_err(ModelError::from)?;
-        seconds += start.elapsed().as_secs_f64();
-        drop(pixels);
+fn only_pixels(model: &Model, prompt: &ModelPrompt<'_>, times: usize) -> Result<End> {
+    let mut seconds = Vec::new();
+    for _ in 0..times {
+        let mut total = 0.0;
+        for Shown { medium, plan, .. } in &prompt.shown {
+            let Some(vision) = &model.vision else { break };
+            let start = Instant::now();
+            let pixels = vision.pixels(medium, plan).map_err(ModelError::from)?;
+            total += start.elapsed().as_secs_f64();
+            drop(pixels);
+        }
+        seconds.push(total);
     }
     let shown: Vec<serde_json::Value> = prompt.shown.iter().map(told).collect();
     let timings = json!({ "pixels_seconds": seconds, "peak_memory_bytes": peak_memory() });
