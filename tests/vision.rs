@@ -18,7 +18,7 @@ use capjudge::model::vision::pixels::{Picture, View};
 use capjudge::model::vision::qwen::budget::Budget;
 use capjudge::model::vision::{Clip, Medium};
 use capjudge::model::weights::Quant;
-use capjudge::model::{LoadOptions, Model, ModelPrompt, Part, Piece, Seen};
+use capjudge::model::{LoadOptions, Model, ModelPrompt, Part, Piece, Seen, Shown};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -187,8 +187,11 @@ fn positions(prompt: &ModelPrompt<'_>, seen: &Seen) -> [Vec<u32>; 3] {
 /// The reference's `pixel_values` of all that a prompt shows.
 fn pixels(model: &Model, prompt: &ModelPrompt<'_>) -> Option<Tensor> {
     let vision = model.vision.as_ref()?;
-    let all: Vec<Tensor> =
-        prompt.shown.iter().map(|shown| vision.pixels(&shown.medium, &shown.plan).unwrap()).collect();
+    let mut all = Vec::new();
+    for Shown { medium, plan, .. } in &prompt.shown {
+        let resized = vision.resized(medium, plan);
+        all.extend((0..plan.grid[0]).map(|step| vision.pixels(medium, &resized, plan, step).unwrap()));
+    }
     (!all.is_empty()).then(|| Tensor::cat(&all, 0).unwrap())
 }
 

@@ -161,7 +161,7 @@ impl Judge for ModelJudge {
             prompt_tokens: length as u64,
             reused_tokens: if reused { first.len() as u64 } else { 0 },
             answer_tokens: out.tokens.len() as u64,
-            vision_seconds: seen.pixels_seconds + seen.tower_seconds,
+            vision_seconds: seen.spent.pixels + seen.spent.tower,
             prompt_seconds: rubric_seconds + out.prompt_seconds,
             answer_seconds: out.decode_seconds,
         };

@@ -4,10 +4,9 @@
 //! or add one: data never becomes a placeholder, and a trusted text that does is refused.
 
 use std::ops::{ControlFlow, Range};
-use std::time::Instant;
 
 use super::chat::{ChatPrompt, Content, Form, Kind};
-use super::vision::{Marker, Medium, Plan, Vision, see};
+use super::vision::{Marker, Medium, Plan, Spent, Vision, see};
 use super::{ChatTemplate, Model, ModelError, Piece, Template, TokenId};
 use crate::engine::{Stretch, Visual, stretches};
 
@@ -49,10 +48,8 @@ pub struct Shown<'a> {
 pub struct Seen {
     /// Rows, and the tokens that they take the place of.
     pub visuals: Vec<(Range<usize>, Visual)>,
-    /// Time to bring pixels to the model's size and scale.
-    pub pixels_seconds: f64,
-    /// Time in tower and connector.
-    pub tower_seconds: f64,
+    /// How long that took.
+    pub spent: Spent,
 }
 
 impl ModelPrompt<'_> {
@@ -115,14 +112,10 @@ impl Model {
         let mut seen = Seen::default();
         for Shown { medium, plan, places } in &prompt.shown {
             let Some(vision) = &self.vision else { return Err(blind()) };
-            let start = Instant::now();
-            let pixels = vision.pixels(medium, plan)?;
-            seen.pixels_seconds += start.elapsed().as_secs_f64();
-            let start = Instant::now();
-            let visuals = see(vision.as_ref(), &pixels, plan, &mut |done, _| on(before + done, all))?;
+            let on = &mut |done| on(before + done, all);
+            let visuals = see(vision.as_ref(), medium, plan, &mut seen.spent, on)?;
             let Some(visuals) = visuals else { return Ok(None) };
             before += plan.grid[0];
-            seen.tower_seconds += start.elapsed().as_secs_f64();
             seen.visuals.extend(places.iter().cloned().zip(visuals));
         }
         Ok(Some(seen))

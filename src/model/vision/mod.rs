@@ -32,6 +32,7 @@ pub mod smolvlm;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Instant;
 
 use candle_core::quantized::GgmlDType;
 use candle_core::{Result as TensorResult, Tensor};
@@ -43,7 +44,7 @@ use super::rope::Position;
 use super::tensors::Tensors;
 use crate::engine::Visual;
 use crate::media::{Frame, Frames};
-use pixels::View;
+use pixels::{Picture, View};
 
 /// What the names of a decoder's tensors begin with in a model that sees, depending on who wrote the file.
 pub const DECODERS: [&str; 3] = ["model.language_model.", "model.text_model.", "model."];
@@ -117,30 +118,48 @@ pub trait Vision: Debug + Send + Sync {
     /// How a medium is laid out in a prompt, or why it cannot be.
     fn plan(&self, medium: &Medium<'_>) -> Result<Plan, String>;
 
-    /// What the tower gets: the reference processor's `pixel_values`.
-    fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor>;
+    /// The pictures of a medium, brought to the sizes of its plan.
+    fn resized(&self, medium: &Medium<'_>, plan: &Plan) -> Vec<Picture>;
 
-    /// The decoder's rows of one step of the plan's grid, and what is added to them behind its first layers. Steps do not
-    /// see each other in a tower, so they are looked at one by one: that bounds memory, and nobody waits long to stop it.
+    /// What the tower gets of one step of the plan's grid: that part of the reference processor's `pixel_values`.
+    fn pixels(&self, medium: &Medium<'_>, resized: &[Picture], plan: &Plan, step: usize) -> TensorResult<Tensor>;
+
+    /// The decoder's rows of a step, and what is added to them behind its first layers.
     fn look(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<(Tensor, Vec<Tensor>)>;
 }
 
-/// What the decoder gets of a medium: a [`Visual`] for each run of the plan. `on` hears how many steps of how many are done;
-/// `None` if it wants no more.
+/// How long looking took, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spent {
+    /// To bring pixels to the model's size and scale.
+    pub pixels: f64,
+    /// In tower and connector.
+    pub tower: f64,
+}
+
+/// What the decoder gets of a medium: a [`Visual`] for each run of the plan. Steps do not see each other in a tower, so
+/// they are looked at one by one: that bounds memory, and nobody waits long to stop it. `on` hears the number of each step
+/// before it; `None` if it wants no more.
 pub fn see(
     vision: &dyn Vision,
-    pixels: &Tensor,
+    medium: &Medium<'_>,
     plan: &Plan,
-    on: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+    spent: &mut Spent,
+    on: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> TensorResult<Option<Vec<Visual>>> {
-    let steps = plan.grid[0].max(1);
-    let length = pixels.dim(0)? / steps;
     let (mut rows, mut deep): (Vec<Tensor>, Vec<Vec<Tensor>>) = Default::default();
-    for step in 0..steps {
-        if on(step, steps).is_break() {
+    let mut start = Instant::now();
+    let resized = vision.resized(medium, plan);
+    for step in 0..plan.grid[0] {
+        if on(step).is_break() {
             return Ok(None);
         }
-        let (seen, below) = vision.look(&pixels.narrow(0, step * length, length)?, plan)?;
+        let pixels = vision.pixels(medium, &resized, plan, step)?;
+        spent.pixels += start.elapsed().as_secs_f64();
+        start = Instant::now();
+        let (seen, below) = vision.look(&pixels, plan)?;
+        spent.tower += start.elapsed().as_secs_f64();
+        start = Instant::now();
         rows.push(seen);
         deep.resize_with(below.len(), Vec::new);
         deep.iter_mut().zip(below).for_each(|(layer, seen)| layer.push(seen));

@@ -10,7 +10,7 @@ pub mod patches;
 
 use candle_core::{Result as TensorResult, Tensor};
 
-use super::pixels::{Filter, Levels, resize_all};
+use super::pixels::{Filter, Levels, Picture, resize_all};
 use super::settings::{LARGEST_SIDE, Settings};
 use super::{Marker, Markers, Medium, Parts, Placeholder, Plan};
 use crate::model::ModelError;
@@ -139,14 +139,25 @@ impl Preparations {
         &self.of(medium).budget
     }
 
-    /// The reference processor's `pixel_values` of a medium.
-    pub fn pixels(&self, compute: &Compute, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
-        let Preparation { filter, levels, .. } = self.of(medium);
+    /// The frames of a medium at the size of its plan.
+    pub fn resized(&self, medium: &Medium<'_>, plan: &Plan) -> Vec<Picture> {
         let (width, height) = plan.sizes.first().copied().unwrap_or_default();
-        let resized = resize_all(medium.frames(), width, height, *filter);
+        resize_all(medium.frames(), width, height, self.of(medium).filter)
+    }
+
+    /// The patches of a step.
+    pub fn pixels(
+        &self,
+        compute: &Compute,
+        medium: &Medium<'_>,
+        resized: &[Picture],
+        plan: &Plan,
+        step: usize,
+    ) -> TensorResult<Tensor> {
         let grid = Grid::of(plan, &self.cut);
-        let numbers = patches(&resized, &grid, &self.cut, levels);
-        Tensor::from_vec(numbers, (grid.patches(), self.cut.numbers()), &compute.device)
+        let frames = &resized[resized.len().min(step * self.cut.frames)..];
+        let numbers = patches(frames, &grid, &self.cut, &self.of(medium).levels);
+        Tensor::from_vec(numbers, (grid.of_step(), self.cut.numbers()), &compute.device)
     }
 }
 

@@ -6,20 +6,18 @@ use super::Cut;
 use super::grid::Grid;
 use crate::model::vision::pixels::{Levels, Picture};
 
-/// The floats of all patches, by colour, frame, row and column in each. Where there are too few frames for the last
-/// step, its last frame stands several times; so a picture is a video of one frame.
+/// The floats of a step's patches, by colour, frame, row and column in each. `frames` are those of the step, and may be
+/// more. Where there are too few, the last one stands several times; so a picture is a video of one frame.
 pub fn patches(frames: &[Picture], grid: &Grid, cut: &Cut, levels: &Levels) -> Vec<f32> {
     let Cut { patch, frames: step, .. } = *cut;
     let plane = step * patch * patch;
     let places: Vec<(usize, usize)> = grid.places().collect();
-    let mut out = vec![0.0; grid.patches() * cut.numbers()];
-    out.par_chunks_exact_mut(cut.numbers()).enumerate().for_each(|(index, out)| {
-        let (row, column) = places[index % places.len()];
+    let mut out = vec![0.0; grid.of_step() * cut.numbers()];
+    out.par_chunks_exact_mut(cut.numbers()).zip(places).for_each(|(out, (row, column))| {
         let (reds, rest) = out.split_at_mut(plane);
         let (greens, blues) = rest.split_at_mut(plane);
         for turn in 0..step {
-            let number = index / places.len() * step + turn;
-            let frame = &frames[number.min(frames.len() - 1)];
+            let frame = &frames[turn.min(frames.len() - 1)];
             for line in 0..patch {
                 let from = ((row * patch + line) * frame.width + column * patch) * 3;
                 let to = (turn * patch + line) * patch;

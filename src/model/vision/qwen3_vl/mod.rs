@@ -6,6 +6,7 @@ mod tower;
 use candle_core::{Result as TensorResult, Tensor};
 use serde_json::Value;
 
+use super::pixels::Picture;
 use super::qwen::{Cut, Defaults, Preparations, markers};
 use super::{Markers, Medium, Parts, Plan, Vision};
 use crate::model::ModelError;
@@ -71,8 +72,12 @@ impl Vision for Qwen3Vl {
         layout::plan(medium, self.preparations.budget(medium), self.preparations.cut())
     }
 
-    fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
-        self.preparations.pixels(&self.compute, medium, plan)
+    fn resized(&self, medium: &Medium<'_>, plan: &Plan) -> Vec<Picture> {
+        self.preparations.resized(medium, plan)
+    }
+
+    fn pixels(&self, medium: &Medium<'_>, resized: &[Picture], plan: &Plan, step: usize) -> TensorResult<Tensor> {
+        self.preparations.pixels(&self.compute, medium, resized, plan, step)
     }
 
     fn look(&self, pixels: &Tensor, plan: &Plan) -> TensorResult<(Tensor, Vec<Tensor>)> {

@@ -11,6 +11,7 @@ mod words;
 use candle_core::{Result as TensorResult, Tensor};
 use serde_json::Value;
 
+use super::pixels::Picture;
 use super::settings::Settings;
 use super::{Markers, Medium, Parts, Plan, Vision};
 use crate::model::ModelError;
@@ -93,11 +94,14 @@ impl Vision for SmolVlm {
         layout::plan(medium, preparation, self.connector.rows(patches)?, self.videos.is_some())
     }
 
-    fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> TensorResult<Tensor> {
+    fn resized(&self, medium: &Medium<'_>, plan: &Plan) -> Vec<Picture> {
+        self.preparation(medium).resized(medium, plan)
+    }
+
+    fn pixels(&self, medium: &Medium<'_>, resized: &[Picture], plan: &Plan, step: usize) -> TensorResult<Tensor> {
         let preparation = self.preparation(medium);
-        let (numbers, parts) = preparation.pixels(medium, plan);
         let side = preparation.side();
-        Tensor::from_vec(numbers, (parts, 3, side, side), &self.compute.device)
+        Tensor::from_vec(preparation.pixels(resized, plan, step), (1, 3, side, side), &self.compute.device)
     }
 
     fn look(&self, pixels: &Tensor, _: &Plan) -> TensorResult<(Tensor, Vec<Tensor>)> {

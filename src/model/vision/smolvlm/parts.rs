@@ -118,45 +118,50 @@ impl Preparation {
         }
     }
 
-    /// The floats of all parts, and how many parts there are: those of a cut picture, then the whole of it.
-    pub fn pixels(&self, medium: &Medium<'_>, plan: &Plan) -> (Vec<f32>, usize) {
+    /// The pictures that parts are taken from: the frames at their size; of a picture that is cut, the picture and the
+    /// whole of it as one part.
+    pub fn resized(&self, medium: &Medium<'_>, plan: &Plan) -> Vec<Picture> {
         let mut pictures: Vec<Picture> = Vec::new();
         for (width, height) in &plan.sizes {
-            let views: Vec<View<'_>> = match pictures.is_empty() {
-                true => medium.frames().to_vec(),
-                false => pictures.iter().filter_map(Picture::view).collect(),
+            pictures = match pictures.is_empty() {
+                true => resize_all(medium.frames(), *width, *height, self.filter),
+                false => self.again(&pictures, *width, *height),
             };
-            pictures = resize_all(&views, *width, *height, self.filter);
         }
-        let [parts, down, across] = plan.grid;
-        let wholes = match down > 0 {
-            true => {
-                let views: Vec<View<'_>> = pictures.iter().filter_map(Picture::view).collect();
-                resize_all(&views, self.side, self.side, self.filter)
-            }
-            false => std::mem::take(&mut pictures),
-        };
-        let place = |at: usize| (at / across * self.side, at % across * self.side);
-        let cut = pictures.iter().flat_map(|picture| (0..down * across).map(move |at| (picture, place(at))));
-        let places: Vec<(&Picture, (usize, usize))> = cut.chain(wholes.iter().map(|whole| (whole, (0, 0)))).collect();
-        let numbers = 3 * self.side * self.side;
-        let mut out = vec![0.0; parts * numbers];
-        out.par_chunks_exact_mut(numbers).zip(places).for_each(|(out, (picture, (top, left)))| {
-            self.fill(picture, top, left, out);
-        });
-        (out, parts)
+        if plan.grid[1] > 0 {
+            pictures.extend(self.again(&pictures, self.side, self.side));
+        }
+        pictures
     }
 
-    /// The floats of the part of a picture that begins at a place.
-    fn fill(&self, picture: &Picture, top: usize, left: usize, out: &mut [f32]) {
-        let area = self.side * self.side;
+    fn again(&self, pictures: &[Picture], width: usize, height: usize) -> Vec<Picture> {
+        let views: Vec<View<'_>> = pictures.iter().filter_map(Picture::view).collect();
+        resize_all(&views, width, height, self.filter)
+    }
+
+    /// The floats of a part: of a cut picture those of its parts, then the whole of it.
+    pub fn pixels(&self, resized: &[Picture], plan: &Plan, part: usize) -> Vec<f32> {
+        let [_, down, across] = plan.grid;
+        let cut = down * across;
+        let (picture, top, left) = match part < cut {
+            true => (&resized[0], part / across * self.side, part % across * self.side),
+            false => (&resized[usize::from(cut > 0) + part - cut], 0, 0),
+        };
+        let (area, band) = (self.side * self.side, self.side * BAND);
+        let mut out = vec![0.0; 3 * area];
         let (reds, rest) = out.split_at_mut(area);
         let (greens, blues) = rest.split_at_mut(area);
-        for row in 0..self.side {
-            let from = ((top + row) * picture.width + left) * 3;
-            let to = row * self.side..(row + 1) * self.side;
-            let colours = [&mut reds[to.clone()], &mut greens[to.clone()], &mut blues[to]];
-            self.levels.spread(&picture.rgb[from..from + self.side * 3], colours);
-        }
+        let colours = reds.par_chunks_mut(band).zip(greens.par_chunks_mut(band)).zip(blues.par_chunks_mut(band));
+        colours.enumerate().for_each(|(index, ((reds, greens), blues))| {
+            let rows = reds.chunks_mut(self.side).zip(greens.chunks_mut(self.side)).zip(blues.chunks_mut(self.side));
+            for (row, ((reds, greens), blues)) in rows.enumerate() {
+                let from = ((top + index * BAND + row) * picture.width + left) * 3;
+                self.levels.spread(&picture.rgb[from..from + self.side * 3], [reds, greens, blues]);
+            }
+        });
+        out
     }
 }
+
+/// Rows that a thread takes at a time.
+const BAND: usize = 64;
