@@ -213,7 +213,16 @@ fn pictures_that_cannot_be_shown_are_refused_with_the_limit_or_the_remedy() {
     generate(&workspace, "qwen2_a", &["--image", image.to_str().unwrap()], "What?")
         .exits(2)
         .says("name a vision-language model");
+    // Words that name pictures name each once, and a picture is one.
+    show(&["--image", image.to_str().unwrap()], "Is {image} like {image}?").exits(2).says("has {image} 2 times, and 1");
+    show(&["--image", image.to_str().unwrap()], "Is it in {video}?").exits(2).says("{image} 0 times, and 1");
     let clip = media("vision/clip8");
+    show(&["--image", clip.to_str().unwrap()], "What?").exits(2).says("has 8 pictures; show it with --video");
+    let system = ["--image", image.to_str().unwrap(), "--system", "See <|image_pad|>"];
+    show(&system, "What?").exits(2).says("the system message has <|image_pad|>");
+    image::RgbImage::new(70_000, 400).save(workspace.path("wide.png")).unwrap();
+    let wide = workspace.path("wide.png");
+    show(&["--image", wide.to_str().unwrap()], "What?").exits(2).says("no side may be longer than 65535");
     let both = ["--video", clip.to_str().unwrap(), "--frames", clip.to_str().unwrap()];
     show(&both, "What?").exits(2).says("are two videos");
 }
@@ -243,7 +252,73 @@ fn edit(workspace: &Workspace, name: &str, change: impl Fn(&mut Value)) {
 #[test]
 fn a_description_of_eyes_that_cannot_be_is_refused_by_name() {
     type Change = fn(&mut Value);
-    let cases: [(&str, &str, Change, &str); 24] = [
+    let cases: [(&str, &str, Change, &str); 37] = [
+        (
+            "qwen2_5_vl_a",
+            "config.json",
+            |c| c["vision_config"]["tokens_per_second"] = (1u64 << 31).into(),
+            "`tokens_per_second`",
+        ),
+        (
+            "qwen2_5_vl_a",
+            "config.json",
+            |c| c["vision_config"]["tokens_per_second"] = (-3).into(),
+            "`tokens_per_second`",
+        ),
+        (
+            "qwen2_5_vl_b",
+            "preprocessor_config.json",
+            |c| {
+                c["size"] = json!({});
+                c["min_pixels"] = Value::Null
+            },
+            "`size` has no",
+        ),
+        (
+            "qwen3_vl_b",
+            "video_preprocessor_config.json",
+            |c| c["size"] = json!({"height": 9, "width": 9}),
+            "`size` has no",
+        ),
+        (
+            "qwen3_vl_b",
+            "preprocessor_config.json",
+            |c| c["size"]["longest_edge"] = 0.into(),
+            "`size.longest_edge` is 0",
+        ),
+        ("qwen3_vl_b", "preprocessor_config.json", |c| c["image_mean"] = Value::Null, "`image_mean` is null"),
+        (
+            "qwen3_vl_b",
+            "preprocessor_config.json",
+            |c| c["image_std"] = json!([0.0, 1.0, 1.0]),
+            "`image_mean` with `image_std`",
+        ),
+        (
+            "qwen3_vl_b",
+            "preprocessor_config.json",
+            |c| c["image_mean"] = json!([1e308, 0.5, 0.5]),
+            "`image_mean` with `image_std`",
+        ),
+        (
+            "qwen3_vl_a",
+            "config.json",
+            |c| c["vision_config"]["deepstack_visual_indexes"] = json!([0, 0]),
+            "a layer twice",
+        ),
+        (
+            "qwen3_vl_a",
+            "config.json",
+            |c| c["vision_config"]["rope_parameters"] = json!({"rope_type": "linear"}),
+            "`rope_type`",
+        ),
+        (
+            "smolvlm_b",
+            "preprocessor_config.json",
+            |c| c["max_image_size"] = json!({}),
+            "`max_image_size` has no `longest_edge`",
+        ),
+        ("smolvlm_b", "config.json", |c| c["vision_config"]["layer_norm_eps"] = 1e300.into(), "`layer_norm_eps`"),
+        ("idefics3_a", "config.json", |c| c["tie_word_embeddings"] = true.into(), "is another table than"),
         ("qwen2_5_vl_a", "config.json", |c| c["vision_config"]["hidden_size"] = 64.into(), "asks for [64, "),
         ("qwen2_5_vl_a", "config.json", |c| c["vision_config"]["num_heads"] = 7.into(), "7 heads cannot share"),
         ("qwen2_5_vl_a", "config.json", |c| c["vision_config"]["num_heads"] = 0.into(), "0 heads cannot share"),
@@ -255,7 +330,12 @@ fn a_description_of_eyes_that_cannot_be_is_refused_by_name() {
             |c| c["vision_config"]["depth"] = (1u64 << 60).into(),
             "depth 1152921504606846976",
         ),
-        ("qwen2_5_vl_a", "config.json", |c| c["vision_config"]["patch_size"] = 0.into(), "no way to cut pictures"),
+        (
+            "qwen2_5_vl_a",
+            "config.json",
+            |c| c["vision_config"]["patch_size"] = 0.into(),
+            "pictures cannot be cut by patch_size 0",
+        ),
         ("qwen2_5_vl_a", "config.json", |c| c["vision_config"]["window_size"] = 1.into(), "`window_size`"),
         ("qwen2_5_vl_a", "config.json", |c| c["vision_config"]["out_hidden_size"] = 8.into(), "out_hidden_size 8"),
         ("qwen2_5_vl_a", "config.json", |c| c["vision_config"] = "x".into(), "`vision_config` is not an object"),
@@ -264,7 +344,7 @@ fn a_description_of_eyes_that_cannot_be_is_refused_by_name() {
             "qwen3_vl_a",
             "config.json",
             |c| c["vision_config"]["deepstack_visual_indexes"] = json!([40]),
-            "layers beyond",
+            "or layers beyond",
         ),
         ("qwen3_vl_a", "config.json", |c| c["vision_config"]["num_position_embeddings"] = 7.into(), "asks for [7, "),
         ("qwen3_vl_a", "config.json", |c| c["vision_config"]["hidden_act"] = "relu".into(), "`relu` is not supported"),
@@ -314,6 +394,41 @@ fn a_description_of_eyes_that_cannot_be_is_refused_by_name() {
         edit(&workspace, file, change);
         workspace.run("generate --model model --text hello").exits(4).says(message);
     }
+}
+
+#[test]
+fn what_a_file_leaves_empty_is_read_as_the_reference_reads_it() {
+    // `null` is no, and not the default.
+    let workspace = workspace("smolvlm_b");
+    let image = media("vision/image_a.png");
+    let top = |value: Option<Value>| {
+        copy_folder(&folder("smolvlm_b"), &workspace.path("model"));
+        if let Some(value) = value {
+            edit(&workspace, "preprocessor_config.json", |c| c["do_normalize"] = value.clone());
+        }
+        let mut command =
+            workspace.command("generate --model model --json --no-frame-cache --max-tokens 1 --text hi --image");
+        json(Ran::from(command.arg(&image).output().unwrap()))["top"].clone()
+    };
+    assert_eq!(top(Some(Value::Null)), top(Some(false.into())));
+    assert_ne!(top(Some(Value::Null)), top(None));
+    // The budget of a picture is none for a video of Qwen3-VL.
+    let workspace = self::workspace("qwen3_vl_b");
+    fs::remove_file(workspace.path("model/video_preprocessor_config.json")).unwrap();
+    workspace.run("generate --model model --text hello").exits(4).says("video_preprocessor_config.json");
+}
+
+#[test]
+fn a_template_that_cannot_show_a_video_is_refused_before_anything_is_judged() {
+    let workspace = workspace("qwen2_5_vl_a");
+    let text = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}";
+    workspace.write("texts.jinja", text);
+    workspace
+        .run(&format!("{RUN} --out first --chat-template texts.jinja"))
+        .exits(4)
+        .says("texts.jinja")
+        .says("once each and in order");
+    assert!(!workspace.path("first/verdicts.jsonl").exists());
 }
 
 #[test]

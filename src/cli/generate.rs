@@ -193,6 +193,11 @@ impl Args {
             waiting.end();
             let frames = frames.map_err(|error| name_file(error, &name))?;
             let frames = frames.ok_or_else(|| Usage(format!("{name}: interrupted")))?;
+            if kind == Kind::Image && frames.total > 1 {
+                return Err(
+                    Usage(format!("--image {name}: has {} pictures; show it with --video", frames.total)).into()
+                );
+            }
             match frames.faults.first().filter(|_| !player.look().allow_damaged) {
                 Some(fault) => {
                     let what = format!("damaged: {}; --allow-damaged shows it anyway", fault.what);
@@ -253,7 +258,15 @@ fn parts<'a>(text: &'a str, shown: &'a [(Kind, Arc<Frames>)]) -> Result<Vec<Part
     let place = |kind: &Kind| if *kind == Kind::Image { "{image}" } else { "{video}" };
     let kinds = [Kind::Image, Kind::Video];
     let count = |kind: &Kind| shown.iter().filter(|(of, _)| of == kind).count();
-    let inside = !shown.is_empty() && kinds.iter().all(|kind| text.matches(place(kind)).count() == count(kind));
+    let named = |kind: &Kind| text.matches(place(kind)).count();
+    let inside = !shown.is_empty() && kinds.iter().any(|kind| named(kind) > 0);
+    if let Some(kind) = kinds.iter().find(|kind| inside && named(kind) != count(kind)) {
+        let (place, named, count) = (place(kind), named(kind), count(kind));
+        return Err(Usage(format!(
+            "the text has {place} {named} times, and {count} are shown; name each once, or none"
+        ))
+        .into());
+    }
     let mut parts = Vec::new();
     let mut rest = text;
     let mut media: Vec<(Kind, Medium<'a>)> = shown.iter().map(|(kind, _)| *kind).zip(media).collect();

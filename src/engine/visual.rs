@@ -56,7 +56,7 @@ impl Visual {
 
     /// One more than the highest of the first `count` positions.
     pub(super) fn end(&self, count: usize) -> u32 {
-        self.positions[..count].iter().flatten().max().map_or(0, |highest| highest + 1)
+        self.positions[..count].iter().flatten().max().map_or(0, |highest| highest.saturating_add(1))
     }
 }
 

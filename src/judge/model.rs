@@ -11,6 +11,7 @@ use crate::answer::Finish;
 use crate::engine::{EngineError, Generating, Generation, GenerationEnd, Prefix, Sampler, Stretch, generate, prefill};
 use crate::media::Frames;
 use crate::model::quantise::name_of;
+use crate::model::vision::pixels::View;
 use crate::model::vision::{Clip, Medium};
 use crate::model::{Model, ModelError, Part, Piece, TokenId};
 use crate::prompt::{Prompt, Segment};
@@ -61,6 +62,19 @@ impl ModelJudge {
         Ok(Self { identity, model, settings: settings.clone(), rubric: None })
     }
 
+    /// A chat template that cannot show a video is found here, and not once for each record.
+    fn check_template(&self) -> Result<(), JudgeError> {
+        let gray = [127; 3 * 64 * 64];
+        let views = View::new(64, 64, &gray).map(|view| vec![view; 2]).unwrap_or_default();
+        let clip = Clip::of(views, vec![0.0, 1.0], 2.0).map_err(JudgeError::Unfit)?;
+        let (before, after) = (Piece::Trusted("A".into()), Piece::Untrusted("B".into()));
+        match self.model.prompt(None, &[Part::Text(before), Part::Shown(Medium::Video(clip)), Part::Text(after)]) {
+            Err(error @ ModelError::Unsupported { .. }) => Err(error.into()),
+            // That a clip does not fit the context is said of those that do not.
+            _ => Ok(()),
+        }
+    }
+
     /// The beginning of a prompt, read: from before, or anew. `None` if nobody wants more.
     fn read_rubric(
         &mut self,
@@ -104,8 +118,11 @@ impl Judge for ModelJudge {
     }
 
     fn check(&self, task: &Task) -> Result<(), JudgeError> {
-        if task.spec.frames.is_none() || self.model.sees() {
+        if task.spec.frames.is_none() {
             return Ok(());
+        }
+        if self.model.sees() {
+            return self.check_template();
         }
         let (judge, task) = (&self.identity.name, &task.name);
         Err(JudgeError::Unfit(format!(

@@ -204,8 +204,8 @@ impl ChatTemplate {
         let texts = || found.iter().filter(|at| stand_ins.iter().any(|own| text[(*at).clone()] == **own)).count();
         let what = match groups {
             [Group::Text(_)] => format!(
-                "the chat template writes a user's message {} times, not once; templates that take messages only as \
-                 lists of parts, or change their text, are not supported",
+                "the chat template writes a user's message {} times, not once; templates that change a message's text, or \
+                 that do not take the form of this kind of model (texts, or lists of parts), are not supported",
                 texts()
             ),
             _ => {

@@ -14,7 +14,7 @@ use super::locate::{Located, locate};
 use super::read::read_file;
 use super::vision::{Marker, Vision};
 use super::weights::{Quant, Source};
-use super::{ChatTemplate, ModelError, Tokenizer, device};
+use super::{ChatTemplate, ModelError, Piece, Tokenizer, device};
 use crate::engine::Engine;
 
 /// How a model is loaded.
@@ -119,7 +119,7 @@ impl Model {
         if let Some(vision) = &vision {
             let markers = vision.markers();
             for marker in [Some(&markers.image), markers.video.as_ref()].into_iter().flatten() {
-                check_placeholder(&tokenizer, marker, &files[0].0)?;
+                check_placeholder(&tokenizer, marker, &source.described_in())?;
             }
         }
         let engine = Engine::new(Arc::new(decoder));
@@ -170,7 +170,14 @@ impl Model {
 fn check_placeholder(tokenizer: &Tokenizer, marker: &Marker, path: &Path) -> Result<(), ModelError> {
     let (text, token) = (marker.placeholder.text, marker.placeholder.token);
     match tokenizer.find(text) {
-        Some(found) if found == token => Ok(()),
+        Some(found) if found == token => {
+            let read = tokenizer.encode(&[Piece::Trusted(text.into())])?;
+            if read == [token] {
+                return Ok(());
+            }
+            let what = format!("the tokenizer reads `{text}`, which stands for a picture, as other tokens: {read:?}");
+            Err(ModelError::bad(path, format!("{what}; is its tokenizer.json whole?")))
+        }
         Some(found) => {
             let what = format!("`{text}` is token {token} for config.json and {found} for tokenizer.json");
             Err(ModelError::bad(path, format!("{what}; the files are not of one model")))

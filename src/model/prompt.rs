@@ -3,9 +3,11 @@
 //! Invariant: a row of a picture stands exactly where its own layout put a placeholder. No text can take a picture's place
 //! or add one: data never becomes a placeholder, and a trusted text that does is refused.
 
+use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
 use super::chat::{ChatPrompt, Content, Form, Kind};
+use super::tokenizer::MAX_TEXT_BYTES;
 use super::vision::{Marker, Medium, Plan, Spent, Vision, see};
 use super::{ChatTemplate, Model, ModelError, Piece, Template, TokenId};
 use crate::engine::{Stretch, Visual, stretches};
@@ -67,6 +69,7 @@ impl ModelPrompt<'_> {
 impl Model {
     /// The prompt for a message, through the chat template if there is one.
     pub fn prompt<'a>(&self, system: Option<&str>, parts: &[Part<'a>]) -> Result<ModelPrompt<'a>, ModelError> {
+        self.check_system(system)?;
         let mut shown = self.planned(parts)?;
         let mut plans = shown.iter();
         let content = parts.iter().map(|part| match part {
@@ -132,11 +135,33 @@ impl Model {
         for part in parts {
             let Part::Shown(medium) = part else { continue };
             let vision = self.vision.as_ref().ok_or_else(blind)?;
+            if let Some(frame) = medium.frames().iter().find(|frame| frame.width().max(frame.height()) > LONGEST_SIDE) {
+                let (width, height) = (frame.width(), frame.height());
+                let what =
+                    format!("the picture is {width} × {height} pixels; no side may be longer than {LONGEST_SIDE}");
+                return Err(ModelError::Option(what));
+            }
             let plan = vision.plan(medium).map_err(ModelError::Option)?;
             shown.push(Shown { medium: medium.clone(), plan, places: Vec::new() });
             self.check_fits(shown.iter().map(|shown| shown.plan.rows()).sum(), &shown)?;
         }
+        if shown.iter().map(|shown| shown.plan.layout.len()).sum::<usize>() > MAX_TEXT_BYTES {
+            let what = "the pictures take more places in the prompt than can be read; show fewer or smaller ones";
+            return Err(ModelError::Option(what.to_owned()));
+        }
         Ok(shown)
+    }
+
+    /// A system message that names what stands for pictures could take one's place.
+    fn check_system(&self, system: Option<&str>) -> Result<(), ModelError> {
+        let (Some(vision), Some(system)) = (&self.vision, system) else { return Ok(()) };
+        match markers(vision.as_ref()).find(|marker| system.contains(marker.placeholder.text)) {
+            Some(marker) => Err(ModelError::Option(format!(
+                "the system message has {}, which stands for a picture; leave it out",
+                marker.placeholder.text
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn check_fits(&self, tokens: usize, shown: &[Shown<'_>]) -> Result<(), ModelError> {
@@ -201,6 +226,15 @@ impl Model {
     }
 }
 
+/// What stands for media in a model's prompts.
+fn markers(vision: &dyn Vision) -> impl Iterator<Item = &Marker> {
+    let markers = vision.markers();
+    [Some(&markers.image), markers.video.as_ref()].into_iter().flatten()
+}
+
+/// The longest side of a picture: what JPEG has, and more than any camera.
+const LONGEST_SIDE: usize = 65_535;
+
 fn blind() -> ModelError {
     ModelError::Option(
         "this model reads text only and cannot be shown pictures; name a vision-language model".to_owned(),
@@ -214,22 +248,22 @@ fn places(
     shown: &[Shown<'_>],
 ) -> Result<Vec<Vec<Range<usize>>>, ModelError> {
     let Some(vision) = vision else { return Ok(Vec::new()) };
-    let markers = vision.markers();
-    let all = [Some(&markers.image), markers.video.as_ref()].into_iter().flatten();
-    let is_placeholder = |token: &TokenId| all.clone().any(|marker| marker.placeholder.token == *token);
+    let is_placeholder = |token: &TokenId| markers(vision).any(|marker| marker.placeholder.token == *token);
     let wrong = || {
-        let names: Vec<&str> = all.clone().map(|marker| marker.placeholder.text).collect();
+        let names: BTreeSet<&str> = markers(vision).map(|marker| marker.placeholder.text).collect();
+        let names: Vec<&str> = names.into_iter().collect();
         ModelError::Option(format!(
             "the text has {}, which stands for a picture, where no picture is; leave it out",
             names.join(" or ")
         ))
     };
+    // Runs may touch each other. All placeholders are taken in order, so one too many is left over at the end.
     let mut at = 0;
     let mut next = |count: usize| {
         let start = at + tokens[at..].iter().position(is_placeholder)?;
-        let length = tokens[start..].iter().take_while(|token| **token == tokens[start]).count();
-        at = start + length;
-        (length == count).then_some(start..at)
+        let run = tokens.get(start..start + count)?;
+        at = start + count;
+        run.iter().all(|token| *token == run[0]).then_some(start..at)
     };
     let mut of_plan = |plan: &Plan| plan.runs.iter().map(|run| next(run.positions.len())).collect::<Option<_>>();
     let found = shown.iter().map(|shown| of_plan(&shown.plan)).collect::<Option<_>>().ok_or_else(wrong)?;

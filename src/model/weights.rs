@@ -167,9 +167,17 @@ impl Loader<'_> {
         let head_weight = format!("{head}.weight");
         let has_head = tensors.has(&head_weight);
         let head_weights = match config.tied {
-            // A checkpoint may hold the table a second time under the head's name.
+            // A checkpoint may hold the table a second time under the head's name. Where it holds another one, releases of
+            // transformers disagree which is meant.
             Some(true) if has_head => {
-                tensors.matrix(&head_weight, rows, config.hidden)?;
+                let second = tensors.matrix(&head_weight, rows, config.hidden)?;
+                if second.dtype() != table.dtype() || second.bytes()[..] != table.bytes()[..] {
+                    let what = format!(
+                        "`tie_word_embeddings` is true, but `{head_weight}` is another table than `{embedding}`"
+                    );
+                    let remedy = "set it to false if the head is meant";
+                    return Err(ModelError::bad(&tensors.source.path(), format!("{what}; {remedy}")));
+                }
                 table.clone()
             }
             Some(true) => table.clone(),

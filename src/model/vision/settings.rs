@@ -47,6 +47,11 @@ impl Settings {
         Self::first(folder, "video_processor", &[VIDEOS, IMAGES])
     }
 
+    /// Those for videos of a model for which those for pictures cannot stand in.
+    pub fn of_videos_alone(folder: &Path) -> Result<Self, ModelError> {
+        Self::first(folder, "video_processor", &[VIDEOS])
+    }
+
     fn first(folder: &Path, within: &str, files: &[&str]) -> Result<Self, ModelError> {
         if let Some(found) = Self::of_processor(folder)?.within(within)? {
             return Ok(found);
@@ -91,18 +96,32 @@ impl Settings {
         }
     }
 
-    /// Yes or no.
+    /// Yes or no. `null` is no, as it is for the reference.
     pub fn flag(&self, field: &str, default: bool) -> Result<bool, ModelError> {
-        let Some(value) = self.get(field) else { return Ok(default) };
-        value.as_bool().ok_or_else(|| self.wrong(field, "is neither true nor false"))
+        match self.values.get(field) {
+            None => Ok(default),
+            Some(Value::Null) => Ok(false),
+            Some(value) => value.as_bool().ok_or_else(|| self.wrong(field, "is neither true nor false")),
+        }
+    }
+
+    /// A field that is there; `null` is refused, as the reference does.
+    fn not_null(&self, field: &str) -> Result<Option<&Value>, ModelError> {
+        match self.values.get(field) {
+            Some(Value::Null) => Err(self.wrong(field, "is null; leave it out, or copy the file again")),
+            value => Ok(value),
+        }
     }
 
     /// A whole number from 1 to `most`.
     pub fn count(&self, field: &str, most: usize) -> Result<Option<usize>, ModelError> {
-        let Some(value) = self.get(field) else { return Ok(None) };
+        self.get(field).map(|value| self.counted(field, value, most)).transpose()
+    }
+
+    fn counted(&self, name: &str, value: &Value, most: usize) -> Result<usize, ModelError> {
         let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
         let number = number.filter(|number| (1..=most).contains(number));
-        number.map(Some).ok_or_else(|| self.wrong(field, &format!("is {value}, not a whole number from 1 to {most}")))
+        number.ok_or_else(|| self.wrong(name, &format!("is {value}, not a whole number from 1 to {most}")))
     }
 
     /// A number that has to be one given elsewhere too.
@@ -115,11 +134,12 @@ impl Settings {
         Ok(())
     }
 
-    /// The side of `field` that is named; `None` if the field is not there or has another side.
+    /// The side of `field` that is named; `None` if the field is not there. One without that side is refused.
     pub fn side(&self, field: &str, side: &str) -> Result<Option<usize>, ModelError> {
-        match self.within(field)? {
-            None => Ok(None),
-            Some(size) => size.count(side, LARGEST_SIDE),
+        let Some(size) = self.within(field)? else { return Ok(None) };
+        match size.get(side) {
+            Some(value) => self.counted(&format!("{field}.{side}"), value, LARGEST_SIDE).map(Some),
+            None => Err(self.wrong(field, &format!("has no `{side}`, which alone is supported"))),
         }
     }
 
@@ -135,7 +155,7 @@ impl Settings {
 
     /// How pictures are resized.
     pub fn filter(&self, default: Filter) -> Result<Filter, ModelError> {
-        let Some(value) = self.get("resample") else { return Ok(default) };
+        let Some(value) = self.not_null("resample")? else { return Ok(default) };
         let known = "1 (Lanczos), 2 (bilinear) and 3 (bicubic) are supported";
         let filter = value.as_u64().and_then(Filter::from_pil);
         filter.ok_or_else(|| self.wrong("resample", &format!("is {value}; {known}")))
@@ -148,20 +168,24 @@ impl Settings {
             true => Some(self.number("rescale_factor")?.unwrap_or(1.0 / 255.0)),
         };
         let (mean, std) = (self.three("image_mean", mean)?, self.three("image_std", std)?);
-        if std.iter().chain(&rescale).any(|number| *number == 0.0) {
-            return Err(self.wrong("image_std", "or `rescale_factor` is 0"));
+        let levels = Levels::new(mean, std, rescale, self.flag("do_normalize", true)?);
+        let ends = (0..3).flat_map(|colour| [levels.of(colour, 0), levels.of(colour, 255)]);
+        // Real ones are between -3 and 3, or the bytes themselves.
+        if !ends.into_iter().all(|level| level.abs() <= 1e4) || levels.of(0, 0) == levels.of(0, 255) {
+            let what = "with `image_std` and `rescale_factor` makes no brightness of 0 and 255 that a model could see";
+            return Err(self.wrong("image_mean", what));
         }
-        Ok(Levels::new(mean, std, rescale, self.flag("do_normalize", true)?))
+        Ok(levels)
     }
 
     fn number(&self, field: &str) -> Result<Option<f64>, ModelError> {
-        let Some(value) = self.get(field) else { return Ok(None) };
+        let Some(value) = self.not_null(field)? else { return Ok(None) };
         let number = value.as_f64().filter(|number| number.is_finite());
         number.map(Some).ok_or_else(|| self.wrong(field, &format!("is {value}, not a number")))
     }
 
     fn three(&self, field: &str, default: [f64; 3]) -> Result<[f64; 3], ModelError> {
-        let Some(value) = self.get(field) else { return Ok(default) };
+        let Some(value) = self.not_null(field)? else { return Ok(default) };
         let numbers: Option<Vec<f64>> = value.as_array().and_then(|list| list.iter().map(Value::as_f64).collect());
         let numbers = numbers.and_then(|list| <[f64; 3]>::try_from(list).ok());
         numbers.ok_or_else(|| self.wrong(field, "is not a list of three numbers"))

@@ -45,7 +45,11 @@ impl Cut {
         }
         let sane = |size: usize, most: usize| (1..=most).contains(&size);
         if !(sane(cut.patch, 256) && sane(cut.frames, 64) && sane(cut.merge, 16)) {
-            return Err(format!("vision_config: {cut:?} is no way to cut pictures"));
+            let Self { patch, frames, merge } = cut;
+            return Err(format!(
+                "vision_config: pictures cannot be cut by patch_size {patch}, temporal_patch_size {frames} and \
+                 spatial_merge_size {merge}"
+            ));
         }
         Ok(cut)
     }
@@ -77,13 +81,8 @@ impl Preparation {
         settings.same("merge_size", 2, cut.merge)?;
         settings.require(&["do_resize"])?;
         let pixels = |old: &str, new: &str, default: usize| {
-            let named = settings.count(old, LARGEST_SIDE)?;
+            let named = if defaults.old_names { settings.count(old, LARGEST_SIDE)? } else { None };
             let named = if named.is_some() { named } else { settings.side("size", new)? };
-            if named.is_none() && settings.get("size").is_some() {
-                let what =
-                    format!("has no `{new}`; numbers of pixels, `shortest_edge` and `longest_edge`, are supported");
-                return Err(settings.wrong("size", &what));
-            }
             Ok::<_, ModelError>(named.unwrap_or(default))
         };
         let budget = Budget {
@@ -115,10 +114,12 @@ impl Preparations {
     /// By the settings in a model's folder.
     pub fn new(parts: &Parts<'_>, cut: Cut, images: &Defaults, videos: &Defaults) -> Result<Self, ModelError> {
         let new = |settings: Settings, defaults| Preparation::new(&settings, &cut, defaults, parts.frame_pixels);
+        // A budget for a picture is none for a video where all frames share theirs.
+        let of_videos = if videos.old_names { Settings::of_videos } else { Settings::of_videos_alone };
         Ok(Self {
             cut,
             images: new(Settings::of_images(parts.folder)?, images)?,
-            videos: new(Settings::of_videos(parts.folder)?, videos)?,
+            videos: new(of_videos(parts.folder)?, videos)?,
         })
     }
 
@@ -170,6 +171,8 @@ pub struct Defaults {
     pub least: usize,
     /// The most.
     pub most: usize,
+    /// Whether `min_pixels` and `max_pixels` go before `size`; the class of Qwen3-VL's videos does not know them.
+    pub old_names: bool,
     /// Tokens of a frame, or of a video, where a cap is asked for.
     pub tokens: usize,
     /// What is taken from each colour.
@@ -214,8 +217,14 @@ pub fn plain(medium: &Medium<'_>, rows: usize) -> String {
 
 /// The base of the speeds at which the heads of a tower turn.
 pub fn rotary_base(config: &Fields<'_>) -> Result<f64, String> {
-    let base = match config.optional("rope_parameters") {
-        Some(parameters) => Fields(parameters).number_or("rope_theta", 10_000.0)?,
+    let base = match config.optional("rope_parameters").map(Fields) {
+        Some(parameters) => {
+            let kind = parameters.text_or("rope_type", "axial")?;
+            if kind != "axial" && kind != "default" {
+                return Err(format!("rope_parameters: `rope_type` {kind:?} is not supported in a tower; axial is"));
+            }
+            parameters.number_or("rope_theta", 10_000.0)?
+        }
         None => 10_000.0,
     };
     if base > 1.0 { Ok(base) } else { Err(format!("the rotary base {base} is not above 1")) }

@@ -33,9 +33,17 @@ pub const MEAN: [f64; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
 /// And divided by.
 pub const STD: [f64; 3] = [0.268_629_54, 0.261_302_58, 0.275_777_11];
 
-const IMAGES: Defaults = Defaults { patch: 14, least: 56 * 56, most: 28 * 28 * 1280, tokens: 0, mean: MEAN, std: STD };
-const VIDEOS: Defaults =
-    Defaults { patch: 14, least: 128 * 28 * 28, most: 28 * 28 * 768, tokens: 128_000, mean: MEAN, std: STD };
+const IMAGES: Defaults =
+    Defaults { patch: 14, least: 56 * 56, most: 28 * 28 * 1280, old_names: true, tokens: 0, mean: MEAN, std: STD };
+const VIDEOS: Defaults = Defaults {
+    patch: 14,
+    least: 128 * 28 * 28,
+    most: 28 * 28 * 768,
+    old_names: true,
+    tokens: 128_000,
+    mean: MEAN,
+    std: STD,
+};
 
 /// The eyes of a Qwen2.5-VL.
 #[derive(Debug)]

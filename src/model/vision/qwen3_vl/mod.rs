@@ -34,12 +34,20 @@ const IMAGES: Defaults = Defaults {
     patch: 14,
     least: 56 * 56,
     most: 28 * 28 * 1280,
+    old_names: true,
     tokens: 0,
     mean: super::qwen2_5_vl::MEAN,
     std: super::qwen2_5_vl::STD,
 };
-const VIDEOS: Defaults =
-    Defaults { patch: 16, least: 128 * 32 * 32, most: 32 * 32 * 768, tokens: 768, mean: HALF, std: HALF };
+const VIDEOS: Defaults = Defaults {
+    patch: 16,
+    least: 128 * 32 * 32,
+    most: 32 * 32 * 768,
+    old_names: false,
+    tokens: 768,
+    mean: HALF,
+    std: HALF,
+};
 
 /// The eyes of a Qwen3-VL.
 #[derive(Debug)]

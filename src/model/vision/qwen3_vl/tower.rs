@@ -5,6 +5,8 @@
 //!                                          └─ behind some layers ─▶ merger ─▶ deep rows
 //! ```
 
+use std::collections::BTreeSet;
+
 use candle_core::{Result as TensorResult, Tensor};
 
 use crate::kernels::Matrix;
@@ -95,8 +97,11 @@ impl Tower {
             })
         };
         let layers = config.list_or("deepstack_visual_indexes", &[8, 16, 24]).map_err(wrong)?;
-        if layers.iter().any(|layer| *layer >= depth) {
-            return Err(wrong(format!("deepstack_visual_indexes names layers beyond the {depth} of the tower")));
+        let once = layers.iter().collect::<BTreeSet<_>>().len() == layers.len();
+        if !once || layers.iter().any(|layer| *layer >= depth) {
+            return Err(wrong(format!(
+                "deepstack_visual_indexes names a layer twice, or layers beyond the tower's {depth}"
+            )));
         }
         let mut deep = Vec::new();
         for (index, layer) in layers.iter().enumerate() {

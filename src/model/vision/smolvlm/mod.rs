@@ -24,7 +24,7 @@ use tower::Tower;
 /// The decoder is a Llama.
 pub fn decoder(config: &Value) -> Result<DecoderConfig, String> {
     let defaults =
-        [("hidden_act", "silu".into()), ("max_position_embeddings", 2048.into()), ("rms_norm_eps", 1e-5.into())];
+        [("hidden_act", "silu".into()), ("max_position_embeddings", 2048.into()), ("rms_norm_eps", 1e-6.into())];
     let (text, _) = text_of(config, "llama", &defaults)?;
     Ok(text)
 }
@@ -59,9 +59,12 @@ pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
         false => Some(Preparation::of_videos(&Settings::of_videos(parts.folder)?)?),
     };
     let sides = [Some(&images), videos.as_ref()].into_iter().flatten().map(Preparation::side);
+    let wrong_side = |what: String| {
+        parts.wrong(format!("{what}; `max_image_size` of the processor's settings does not fit this tower"))
+    };
     let connector = Connector::load(parts, tower.width())?;
     for side in sides {
-        let rows = tower.patches(side).and_then(|(patches, _)| connector.rows(patches)).map_err(wrong)?;
+        let rows = tower.patches(side).and_then(|(patches, _)| connector.rows(patches)).map_err(wrong_side)?;
         Settings::of_processor(parts.folder)?.same("image_seq_len", rows, rows)?;
     }
     Ok(Box::new(SmolVlm {

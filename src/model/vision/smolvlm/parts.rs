@@ -49,9 +49,6 @@ impl Preparation {
 
     fn new(settings: &Settings, longest: Option<usize>, cut: bool) -> Result<Self, ModelError> {
         settings.require(&["do_resize", "do_pad"])?;
-        if longest.is_none() && settings.get("size").is_some() {
-            return Err(settings.wrong("size", "has no `longest_edge`, which alone is supported"));
-        }
         let side = settings.side("max_image_size", "longest_edge")?.unwrap_or(SIDE);
         if side > LONGEST {
             return Err(settings.wrong("max_image_size", &format!("is {side}; at most {LONGEST} are supported")));

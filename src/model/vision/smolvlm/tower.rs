@@ -48,6 +48,9 @@ impl Tower {
         let activation =
             config.text_or("hidden_act", "gelu_pytorch_tanh").and_then(Activation::by_name).map_err(wrong)?;
         let epsilon = config.number_or("layer_norm_eps", 1e-6).map_err(wrong)? as f32;
+        if !(epsilon > 0.0 && epsilon < 1.0) {
+            return Err(wrong("`layer_norm_eps` is not a small positive number".to_owned()));
+        }
         let norm = |name: String| LayerNorm::load(tensors, &name, width, epsilon);
         let block = |index: usize| {
             let name = format!("{PREFIX}.encoder.layers.{index}");
