@@ -18,6 +18,7 @@ mod progress;
 mod prompts;
 mod run;
 mod schema;
+mod show;
 mod summarize;
 mod tokens;
 mod validate;
