@@ -38,6 +38,12 @@ pub fn gate(gate: Gate, left: &[f32], right: &[f32], out: &mut [f32]) {
     gate::apply(gate, left, right, out);
 }
 
+/// As [`gate::activate`].
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn activate(gate: Gate, xs: &mut [f32]) {
+    gate::activate(gate, xs);
+}
+
 /// The sum of eight running sums, in the order of [`super::portable::add_up`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -1,4 +1,4 @@
-//! The gate of a feed-forward layer: an activation function, times the other half.
+//! Activation functions: alone, or as the gate of a feed-forward layer, times the other half.
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, bail};
 
@@ -50,6 +50,53 @@ impl CustomOp1 for GateOp {
             }
         });
         Ok((CpuStorage::F32(out), (rows, width).into()))
+    }
+}
+
+/// The activation function alone, as an operation of candle.
+#[derive(Debug, Clone, Copy)]
+pub struct ActivateOp {
+    /// The activation function.
+    pub gate: Gate,
+    /// The kernels.
+    pub level: Level,
+}
+
+/// Numbers that a thread takes at a time.
+const RUN: usize = 4096;
+
+impl CustomOp1 for ActivateOp {
+    fn name(&self) -> &'static str {
+        "activate"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let CpuStorage::F32(data) = storage else { bail!("activations are 32-bit floats") };
+        let Some((start, end)) = layout.contiguous_offsets() else { bail!("activations lie in one piece") };
+        let mut out = data[start..end].to_vec();
+        let (length, shared) = (out.len(), Shared(out.as_mut_ptr()));
+        share(length.div_ceil(RUN), RUN * 8, |range| {
+            for run in range {
+                // SAFETY: each run is inside the output, and is one thread's alone.
+                let out = unsafe { shared.slice(run * RUN, RUN.min(length - run * RUN)) };
+                match self.level {
+                    Level::Portable => activate(self.gate, out),
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: the level says that the machine has AVX2.
+                    Level::Avx2 => unsafe { super::avx2::activate(self.gate, out) },
+                }
+            }
+        });
+        Ok((CpuStorage::F32(out), layout.shape().clone()))
+    }
+}
+
+/// `gate(x)` of each number.
+#[inline(always)]
+pub fn activate(gate: Gate, xs: &mut [f32]) {
+    match gate {
+        Gate::Silu => xs.iter_mut().for_each(|x| *x = silu(*x)),
+        Gate::GeluTanh => xs.iter_mut().for_each(|x| *x = gelu_tanh(*x)),
     }
 }
 

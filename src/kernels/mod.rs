@@ -22,7 +22,7 @@ mod spread;
 mod threads;
 
 pub use attention::{Attention, KeyValues, Reach, attention};
-pub use gate::{Gate, GateOp};
+pub use gate::{ActivateOp, Gate, GateOp};
 pub use matmul::{MatMul, matmul};
 pub use matrix::{Matrix, block_bytes};
 pub use resample::{Resample, Taps};

@@ -4,8 +4,9 @@ use candle_core::{Result as TensorResult, Tensor};
 use candle_nn::ops;
 
 use super::attention::self_attention;
+use crate::kernels::{ActivateOp, Gate};
 use crate::model::ModelError;
-use crate::model::linear::{Compute, Linear};
+use crate::model::linear::{Compute, Kernels, Linear};
 use crate::model::tensors::Tensors;
 
 /// A norm with mean, deviation, weight and bias.
@@ -59,7 +60,15 @@ impl Activation {
     }
 
     /// Of each number.
-    pub fn of(self, x: &Tensor) -> TensorResult<Tensor> {
+    pub fn of(self, x: &Tensor, compute: &Compute) -> TensorResult<Tensor> {
+        let gate = match self {
+            Self::GeluTanh => Some(Gate::GeluTanh),
+            Self::Silu => Some(Gate::Silu),
+            Self::Gelu | Self::QuickGelu => None,
+        };
+        if let (Kernels::Own(level), Some(gate)) = (compute.kernels, gate) {
+            return x.contiguous()?.apply_op1_no_bwd(&ActivateOp { gate, level });
+        }
         match self {
             Self::Gelu => x.gelu_erf(),
             Self::GeluTanh => x.gelu(),
@@ -102,7 +111,7 @@ impl Block {
         let qkv = self.qkv.forward(&self.attention_norm.forward(x)?)?;
         let x = (x + self.output.forward(&self_attention(compute, &qkv, self.heads, angles, blocks)?)?)?;
         let inner = self.up.forward(&self.feed_forward_norm.forward(&x)?)?;
-        &x + self.down.forward(&self.activation.of(&inner)?)?
+        &x + self.down.forward(&self.activation.of(&inner, compute)?)?
     }
 }
 

@@ -132,7 +132,7 @@ impl Tower {
         }
         let x = self.norm.forward(&x)?;
         let x = x.reshape((x.dim(0)? / square, x.dim(1)? * square))?;
-        let x = self.down.forward(&Activation::Gelu.of(&self.up.forward(&x)?)?)?;
+        let x = self.down.forward(&Activation::Gelu.of(&self.up.forward(&x)?, &self.compute)?)?;
         let mut back = vec![0u32; order.len()];
         order.iter().enumerate().for_each(|(place, at)| back[*at] = place as u32);
         x.index_select(&Tensor::new(back, device)?, 0)

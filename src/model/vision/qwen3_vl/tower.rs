@@ -152,7 +152,7 @@ impl Tower {
             true => merger.norm.forward(&merged(x)?)?,
             false => merged(&merger.norm.forward(x)?)?,
         };
-        merger.down.forward(&Activation::Gelu.of(&merger.up.forward(&x)?)?)
+        merger.down.forward(&Activation::Gelu.of(&merger.up.forward(&x)?, &self.compute)?)
     }
 
     /// The embeddings of places, stretched from their square to the grid: corners stay corners, and what is between is
