@@ -7,7 +7,7 @@ mod normalise;
 mod resize;
 
 pub use normalise::Levels;
-pub use resize::{Filter, resize, resize_all, resize_at};
+pub use resize::{Filter, resize, resize_all, resize_at, resize_through};
 
 /// A picture in RGB.
 #[derive(Debug, Clone, PartialEq, Eq)]

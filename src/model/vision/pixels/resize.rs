@@ -67,7 +67,7 @@ fn sinc(x: f64) -> f64 {
 
 /// A picture at a new size; an empty one if a side of that is 0.
 pub fn resize(picture: View<'_>, new_width: usize, new_height: usize, filter: Filter) -> Picture {
-    let plan = plan(picture.width, picture.height, new_width, new_height, filter);
+    let plan = plan((picture.width, picture.height), (new_width, new_height), filter);
     let rgb = plan.run(Level::detect(), &[picture.rgb]).pop().unwrap_or_default();
     Picture { width: new_width, height: new_height, rgb }
 }
@@ -87,7 +87,7 @@ pub fn resize_at(
 ) -> Vec<Picture> {
     let mut resized = Vec::with_capacity(pictures.len());
     for same in pictures.chunk_by(|a, b| (a.width, a.height) == (b.width, b.height)) {
-        let plan = plan(same[0].width, same[0].height, new_width, new_height, filter);
+        let plan = plan((same[0].width, same[0].height), (new_width, new_height), filter);
         let pixels: Vec<&[u8]> = same.iter().map(|picture| picture.rgb).collect();
         let picture = |rgb| Picture { width: new_width, height: new_height, rgb };
         resized.extend(plan.run(level, &pixels).into_iter().map(picture));
@@ -95,7 +95,35 @@ pub fn resize_at(
     resized
 }
 
-fn plan(width: usize, height: usize, new_width: usize, new_height: usize, filter: Filter) -> Resample {
+/// Pictures that go from size to size together: enough for all threads, and few enough for what is between two sizes to
+/// stay near.
+const TOGETHER: usize = 2;
+
+/// Several pictures through some sizes (width, height), one after the other.
+pub fn resize_through(pictures: &[View<'_>], sizes: &[(usize, usize)], filter: Filter) -> Vec<Picture> {
+    let Some((last_width, last_height)) = sizes.last().copied() else { return Vec::new() };
+    let mut resized = Vec::with_capacity(pictures.len());
+    for same in pictures.chunk_by(|a, b| (a.width, a.height) == (b.width, b.height)) {
+        let mut from = (same[0].width, same[0].height);
+        let plans = sizes.iter().map(|to| plan(std::mem::replace(&mut from, *to), *to, filter));
+        let plans: Vec<Resample> = plans.collect();
+        for few in same.chunks(TOGETHER) {
+            let mut between: Vec<Vec<u8>> = Vec::new();
+            for plan in &plans {
+                let bytes: Vec<&[u8]> = match between.is_empty() {
+                    true => few.iter().map(|picture| picture.rgb).collect(),
+                    false => between.iter().map(Vec::as_slice).collect(),
+                };
+                between = plan.run(Level::detect(), &bytes);
+            }
+            let picture = |rgb| Picture { width: last_width, height: last_height, rgb };
+            resized.extend(between.into_iter().map(picture));
+        }
+    }
+    resized
+}
+
+fn plan((width, height): (usize, usize), (new_width, new_height): (usize, usize), filter: Filter) -> Resample {
     let across = (width != new_width).then(|| taps(width, new_width, filter));
     let down = (height != new_height).then(|| taps(height, new_height, filter));
     Resample::new(width, height, across, down).expect("taps are made for these sides")

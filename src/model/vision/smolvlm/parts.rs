@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use crate::model::ModelError;
-use crate::model::vision::pixels::{Filter, Levels, Picture, View, resize_all};
+use crate::model::vision::pixels::{Filter, Levels, Picture, View, resize_all, resize_through};
 use crate::model::vision::settings::{LARGEST_SIDE, Settings};
 use crate::model::vision::{Medium, Plan};
 
@@ -118,22 +118,12 @@ impl Preparation {
     /// The pictures that parts are taken from: the frames at their size; of a picture that is cut, the picture and the
     /// whole of it as one part.
     pub fn resized(&self, medium: &Medium<'_>, plan: &Plan) -> Vec<Picture> {
-        let mut pictures: Vec<Picture> = Vec::new();
-        for (width, height) in &plan.sizes {
-            pictures = match pictures.is_empty() {
-                true => resize_all(medium.frames(), *width, *height, self.filter),
-                false => self.again(&pictures, *width, *height),
-            };
-        }
+        let mut pictures = resize_through(medium.frames(), &plan.sizes, self.filter);
         if plan.grid[1] > 0 {
-            pictures.extend(self.again(&pictures, self.side, self.side));
+            let views: Vec<View<'_>> = pictures.iter().filter_map(Picture::view).collect();
+            pictures.extend(resize_all(&views, self.side, self.side, self.filter));
         }
         pictures
-    }
-
-    fn again(&self, pictures: &[Picture], width: usize, height: usize) -> Vec<Picture> {
-        let views: Vec<View<'_>> = pictures.iter().filter_map(Picture::view).collect();
-        resize_all(&views, width, height, self.filter)
     }
 
     /// The floats of a part: of a cut picture those of its parts, then the whole of it.
