@@ -1,10 +1,10 @@
 //! Attention of several sequences at once: each chunk's rows meet the keys and values of their own sequence.
 
-use candle_core::{CpuStorage, Result, Storage, Tensor, bail};
+use candle_core::{Result, Tensor, bail};
 use candle_nn::ops::softmax_last_dim;
 
 use super::kv::{Segment, Sequence};
-use crate::kernels::{self, Attention, KeyValues, Level};
+use crate::kernels::{self, Attention, KeyValues, Level, floats};
 use crate::model::decoder::Attend;
 use crate::model::linear::{Compute, Kernels};
 
@@ -64,13 +64,6 @@ fn own(level: Level, kind: &Attention, q: &Tensor, sequence: &Sequence, rows: us
     let mut out = vec![0.0; queries.len()];
     kernels::attention(level, kind, queries, sequence.length(), &views, &mut out);
     Tensor::from_vec(out, q.shape(), q.device())
-}
-
-fn floats(storage: &Storage) -> Result<&[f32]> {
-    match storage {
-        Storage::Cpu(CpuStorage::F32(floats)) => Ok(floats),
-        _ => bail!("this crate's kernels work on 32-bit floats of the CPU"),
-    }
 }
 
 /// With candle's operations, on any device.

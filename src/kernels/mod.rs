@@ -32,6 +32,8 @@ pub use threads::{set_threads, share, threads};
 use std::fmt;
 use std::sync::OnceLock;
 
+use candle_core::{CpuStorage, Result, Storage, bail};
+
 /// Which instructions the kernels use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -63,6 +65,14 @@ impl fmt::Display for Level {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "avx2",
         })
+    }
+}
+
+/// The floats of a tensor's storage, where they lie.
+pub fn floats(storage: &Storage) -> Result<&[f32]> {
+    match storage {
+        Storage::Cpu(CpuStorage::F32(floats)) => Ok(floats),
+        _ => bail!("this crate's kernels work on 32-bit floats of the CPU"),
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Model {
     /// Its eyes, if it has any.
     pub vision: Option<Box<dyn Vision>>,
     pub(super) template: Option<ChatTemplate>,
+    /// What its architecture has instead where there is a video, unless somebody named another one.
+    pub(super) video_template: Option<ChatTemplate>,
     /// The files that decide its answers, and what tells that they are still the ones that were loaded.
     files: Vec<(PathBuf, Stamp)>,
     options: LoadOptions,
@@ -116,19 +118,18 @@ impl Model {
             let what = format!("the tokenizer has {tokens} tokens and the weights {rows}; they are not of one model");
             return Err(ModelError::bad(&files[0].0, what));
         }
+        let mut video_template = None;
         if let Some(vision) = &vision {
-            let markers = vision.markers();
-            for marker in [Some(&markers.image), markers.video.as_ref()].into_iter().flatten() {
-                check_placeholder(&tokenizer, marker, &source.described_in())?;
+            let (markers, path) = (vision.markers(), source.described_in());
+            for marker in markers.all() {
+                check_placeholder(&tokenizer, marker, &path)?;
             }
+            let own = markers.video_template.filter(|_| options.template == Template::Own);
+            let new = |text: &str| ChatTemplate::new(text.to_owned(), &source.path(), tokenizer.special_text());
+            video_template = own.map(new).transpose()?;
         }
         let engine = Engine::new(Arc::new(decoder));
-        Ok(Self { engine, tokenizer, vision, template, files, options: options.clone() })
-    }
-
-    /// The folder that the model's files are in, for messages.
-    pub(super) fn folder(&self) -> &Path {
-        self.files.first().and_then(|(path, _)| path.parent()).unwrap_or(Path::new(""))
+        Ok(Self { engine, tokenizer, vision, template, video_template, files, options: options.clone() })
     }
 
     /// Whether prompts go through a chat template.

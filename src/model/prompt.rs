@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use super::chat::{ChatPrompt, Content, Form, Kind};
 use super::tokenizer::MAX_TEXT_BYTES;
 use super::vision::{Marker, Medium, Plan, Spent, Vision, see};
-use super::{ChatTemplate, Model, ModelError, Piece, Template, TokenId};
+use super::{Model, ModelError, Piece, TokenId};
 use crate::engine::{Stretch, Visual, stretches};
 
 /// A part of a message.
@@ -155,7 +155,7 @@ impl Model {
     /// A system message that names what stands for pictures could take one's place.
     fn check_system(&self, system: Option<&str>) -> Result<(), ModelError> {
         let (Some(vision), Some(system)) = (&self.vision, system) else { return Ok(()) };
-        match markers(vision.as_ref()).find(|marker| system.contains(marker.placeholder.text)) {
+        match vision.markers().all().find(|marker| system.contains(marker.placeholder.text)) {
             Some(marker) => Err(ModelError::Option(format!(
                 "the system message has {}, which stands for a picture; leave it out",
                 marker.placeholder.text
@@ -194,10 +194,9 @@ impl Model {
         content: &[Content<'a>],
     ) -> Result<(ChatPrompt<'a>, Option<TokenId>), ModelError> {
         let form = if self.sees() { Form::Parts } else { Form::Text };
-        if let Some(template) = self.video_template(parts)? {
-            return Ok((template.render(system, content, form)?, None));
-        }
-        if let Some(template) = &self.template {
+        let has_video = parts.iter().any(|part| matches!(part, Part::Shown(Medium::Video(_))));
+        let for_video = self.video_template.as_ref().filter(|_| has_video);
+        if let Some(template) = for_video.or(self.template.as_ref()) {
             return Ok((template.render(system, content, form)?, None));
         }
         let mut pieces: Vec<(Piece<'a>, bool)> = Vec::new();
@@ -215,21 +214,6 @@ impl Model {
         let bos = self.tokenizer.bos().filter(|_| self.tokenizer.adds_bos());
         Ok((ChatPrompt::new(pieces, None), bos))
     }
-
-    /// The template that the architecture has for videos, where there is one and nobody named another.
-    fn video_template(&self, parts: &[Part<'_>]) -> Result<Option<ChatTemplate>, ModelError> {
-        let has_video = parts.iter().any(|part| matches!(part, Part::Shown(Medium::Video(_))));
-        let own = self.options().template == Template::Own && has_video;
-        let source = self.vision.as_ref().and_then(|vision| vision.markers().video_template).filter(|_| own);
-        let special = self.tokenizer.special_text();
-        source.map(|source| ChatTemplate::new(source.to_owned(), self.folder(), special)).transpose()
-    }
-}
-
-/// What stands for media in a model's prompts.
-fn markers(vision: &dyn Vision) -> impl Iterator<Item = &Marker> {
-    let markers = vision.markers();
-    [Some(&markers.image), markers.video.as_ref()].into_iter().flatten()
 }
 
 /// The longest side of a picture: what JPEG has, and more than any camera.
@@ -248,9 +232,9 @@ fn places(
     shown: &[Shown<'_>],
 ) -> Result<Vec<Vec<Range<usize>>>, ModelError> {
     let Some(vision) = vision else { return Ok(Vec::new()) };
-    let is_placeholder = |token: &TokenId| markers(vision).any(|marker| marker.placeholder.token == *token);
+    let is_placeholder = |token: &TokenId| vision.markers().all().any(|marker| marker.placeholder.token == *token);
     let wrong = || {
-        let names: BTreeSet<&str> = markers(vision).map(|marker| marker.placeholder.text).collect();
+        let names: BTreeSet<&str> = vision.markers().all().map(|marker| marker.placeholder.text).collect();
         let names: Vec<&str> = names.into_iter().collect();
         ModelError::Option(format!(
             "the text has {}, which stands for a picture, where no picture is; leave it out",

@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, Result, Storage, Tensor, bail};
+use candle_core::{Error, Result, Tensor, bail};
 use candle_nn::ops::softmax_last_dim;
 use candle_nn::rotary_emb::rope_thd;
 
-use crate::kernels::{self, Attention, KeyValues, Level, Reach};
+use crate::kernels::{self, Attention, KeyValues, Level, Reach, floats};
 use crate::model::linear::{Compute, Kernels};
 
 /// A layer's attention: from queries, keys and values side by side, `[rows, 3 · heads · head_dim]`, to what is found,
@@ -61,16 +61,11 @@ fn own(
     blocks: impl Iterator<Item = Range<usize>>,
 ) -> Result<Tensor> {
     let (storages, row) = ([q, k, v].map(|tensor| tensor.storage_and_layout()), kind.heads * kind.head_dim);
-    let floats = |index: usize| {
+    let part = |index: usize| {
         let (storage, layout) = &storages[index];
-        match &**storage {
-            Storage::Cpu(CpuStorage::F32(floats)) => {
-                Ok(&floats[layout.start_offset()..][..layout.shape().elem_count()])
-            }
-            _ => bail!("this crate's kernels work on 32-bit floats of the CPU"),
-        }
+        Ok::<_, Error>(&floats(storage)?[layout.start_offset()..][..layout.shape().elem_count()])
     };
-    let (queries, keys, values) = (floats(0)?, floats(1)?, floats(2)?);
+    let (queries, keys, values) = (part(0)?, part(1)?, part(2)?);
     let capacity = q.dim(0)?;
     let mut out = vec![0.0; queries.len()];
     for Range { start, end } in blocks {

@@ -318,6 +318,13 @@ pub struct Markers {
     pub video_template: Option<&'static str>,
 }
 
+impl Markers {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Marker> {
+        [Some(&self.image), self.video.as_ref()].into_iter().flatten()
+    }
+}
+
 /// What stands for one medium.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {

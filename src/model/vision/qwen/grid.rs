@@ -43,11 +43,6 @@ impl Grid {
         [self.steps, self.rows, self.columns]
     }
 
-    /// Patches in all.
-    pub fn patches(&self) -> usize {
-        self.steps * self.of_step()
-    }
-
     /// Patches of a step.
     pub fn of_step(&self) -> usize {
         self.rows * self.columns

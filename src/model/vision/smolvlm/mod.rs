@@ -63,9 +63,10 @@ pub fn open(parts: &Parts<'_>) -> Result<Box<dyn Vision>, ModelError> {
         parts.wrong(format!("{what}; `max_image_size` of the processor's settings does not fit this tower"))
     };
     let connector = Connector::load(parts, tower.width())?;
+    let processor = Settings::of_processor(parts.folder)?;
     for side in sides {
-        let rows = tower.patches(side).and_then(|(patches, _)| connector.rows(patches)).map_err(wrong_side)?;
-        Settings::of_processor(parts.folder)?.same("image_seq_len", rows, rows)?;
+        let rows = tower.patches(side).and_then(|patches| connector.rows(patches)).map_err(wrong_side)?;
+        processor.same("image_seq_len", rows, rows)?;
     }
     Ok(Box::new(SmolVlm {
         compute: parts.tensors.compute.clone(),
@@ -93,7 +94,7 @@ impl Vision for SmolVlm {
 
     fn plan(&self, medium: &Medium<'_>) -> Result<Plan, String> {
         let preparation = self.preparation(medium);
-        let (patches, _) = self.tower.patches(preparation.side())?;
+        let patches = self.tower.patches(preparation.side())?;
         layout::plan(medium, preparation, self.connector.rows(patches)?, self.videos.is_some())
     }
 

@@ -87,14 +87,14 @@ impl Tower {
         self.width
     }
 
-    /// Patches a side of a part of so many pixels a side, and in all.
-    pub fn patches(&self, side: usize) -> Result<(usize, usize), String> {
+    /// Patches a side of a part of so many pixels a side.
+    pub fn patches(&self, side: usize) -> Result<usize, String> {
         let count = side / self.patch;
         if count == 0 || count > self.places {
             let (most, patch) = (self.places * self.patch, self.patch);
             return Err(format!("parts of {side} pixels a side do not fit a tower for {patch} to {most}"));
         }
-        Ok((count, count * count))
+        Ok(count)
     }
 
     /// What leaves the tower for parts `[parts, 3, side, side]`: `[parts, patches, width]`.
