@@ -11,12 +11,14 @@ mod attend;
 #[cfg(feature = "flash-attn")]
 mod flash;
 mod generate;
+mod guide;
 mod kv;
 mod sampler;
 pub mod text;
 mod visual;
 
 pub use generate::{End as GenerationEnd, Generated, Generating, Generation, generate, prefill};
+pub use guide::{Guide, GuideError};
 pub use kv::{Prefix, Sequence};
 pub use sampler::{Sampler, Sampling, top};
 pub use visual::{Stretch, Visual, stretches};
