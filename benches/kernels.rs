@@ -1,9 +1,9 @@
 //! How fast weights are multiplied, in multiplications a second: `cargo bench --bench kernels`.
 //!
-//! One row is what generating a token does, 64 rows what reading a prompt does.
+//! One row is what generating a token does, 8 rows what a batch does, 128 rows what reading a prompt does.
 
 use candle_core::quantized::GgmlDType;
-use capjudge::kernels::{Level, Matrix, block_bytes, matmul};
+use capjudge::kernels::{Level, Matrix, Weights, block_bytes, matmul};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
@@ -30,12 +30,13 @@ const TYPES: [GgmlDType; 13] = [
 const COLUMNS: usize = 1536;
 const OUTPUTS: usize = 2048;
 
-#[divan::bench(args = TYPES, consts = [1, 64])]
+#[divan::bench(args = TYPES, consts = [1, 8, 128])]
 fn product<const ROWS: usize>(bencher: Bencher, dtype: GgmlDType) {
     // Small bytes, so that no float among them is infinite.
     let bytes = block_bytes(dtype, COLUMNS).expect("whole blocks") * OUTPUTS;
     let bytes: Vec<u8> = (0..bytes).map(|i| (i * 7 % 31) as u8).collect();
-    let matrix = [Matrix::new(dtype, OUTPUTS, COLUMNS, bytes.into()).expect("as many bytes as it needs")];
+    let matrix = Matrix::new(dtype, OUTPUTS, COLUMNS, bytes.into()).expect("as many bytes as it needs");
+    let matrix = [Weights::new(Level::detect(), matrix).expect("enough memory")];
     let x: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i % 17) as f32 - 8.0).collect();
     let mut out = vec![0.0; ROWS * OUTPUTS];
     bencher

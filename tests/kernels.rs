@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::Device;
 use candle_core::quantized::GgmlDType;
-use capjudge::kernels::{Attention, KeyValues, Level, Matrix, Reach, attention, block_bytes, matmul};
+use capjudge::kernels::{Attention, KeyValues, Level, Matrix, Reach, Weights, attention, block_bytes, matmul};
 use capjudge::model::gguf::GgufFile;
 use half::f16;
 
@@ -46,9 +46,7 @@ impl Random {
 }
 
 fn levels() -> Vec<Level> {
-    let mut levels = vec![Level::Portable];
-    levels.extend(Some(Level::detect()).filter(|best| *best != Level::Portable));
-    levels
+    Level::all()
 }
 
 /// A matrix whose blocks have the bytes that `byte` gives, and scales that are numbers.
@@ -92,7 +90,8 @@ fn widths(dtype: GgmlDType) -> &'static [usize] {
 fn product(level: Level, x: &[f32], parts: &[Matrix]) -> Vec<f32> {
     let outputs: usize = parts.iter().map(Matrix::rows).sum();
     let mut out = vec![f32::NAN; x.len() / parts[0].columns() * outputs];
-    matmul(level, x, parts, &mut out);
+    let parts: Vec<Weights> = parts.iter().map(|part| Weights::new(level, part.clone()).unwrap()).collect();
+    matmul(level, x, &parts, &mut out);
     out
 }
 
@@ -101,7 +100,7 @@ fn bits(floats: &[f32]) -> Vec<u32> {
 }
 
 /// Compares products with those of 64-bit floats. An activation may be off by half a step of its group of 256, which
-/// has 16383 steps up to its largest number; besides that there is rounding.
+/// has 8127 steps up to its largest number; besides that there is rounding.
 #[track_caller]
 fn check(level: Level, x: &[f32], matrix: &Matrix) {
     let columns = matrix.columns();
@@ -114,7 +113,7 @@ fn check(level: Level, x: &[f32], matrix: &Matrix) {
             let exact: f64 = x.iter().zip(&weights).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
             let groups = x.chunks(256).zip(weights.chunks(256)).map(|(x, weights)| {
                 let highest = x.iter().fold(0.0f32, |highest, x| x.abs().max(highest));
-                let steps = if matrix.dtype().block_size() == 1 { 0.0 } else { 0.5 / 16383.0 };
+                let steps = if matrix.dtype().block_size() == 1 { 0.0 } else { 0.5 / 8127.0 };
                 highest * weights.iter().map(|weight| weight.abs() * steps + largest * 1e-6).sum::<f32>()
             });
             let allowed: f32 = groups.sum();

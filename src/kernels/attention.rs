@@ -154,7 +154,7 @@ impl Tile<'_> {
                 Level::Portable => exp::exp_and_sum(scores, highest),
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the level says that the machine has AVX2.
-                Level::Avx2 => unsafe { super::avx2::exp_and_sum(scores, highest) },
+                Level::Avx2 | Level::Avx512 => unsafe { super::avx2::exp_and_sum(scores, highest) },
             };
             outs[row].fill(0.0);
         }
@@ -230,7 +230,7 @@ impl Tile<'_> {
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => {
+            Level::Avx2 | Level::Avx512 => {
                 macro_rules! shaped {
                     ($r:literal) => {{
                         let weights = std::array::from_fn(|r| weights(rows.start + r)[..count].as_ptr());

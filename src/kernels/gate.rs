@@ -45,7 +45,7 @@ impl CustomOp1 for GateOp {
                     Level::Portable => apply(self.gate, left, right, out),
                     #[cfg(target_arch = "x86_64")]
                     // SAFETY: the level says that the machine has AVX2.
-                    Level::Avx2 => unsafe { super::avx2::gate(self.gate, left, right, out) },
+                    Level::Avx2 | Level::Avx512 => unsafe { super::avx2::gate(self.gate, left, right, out) },
                 }
             }
         });
@@ -83,7 +83,7 @@ impl CustomOp1 for ActivateOp {
                     Level::Portable => activate(self.gate, out),
                     #[cfg(target_arch = "x86_64")]
                     // SAFETY: the level says that the machine has AVX2.
-                    Level::Avx2 => unsafe { super::avx2::activate(self.gate, out) },
+                    Level::Avx2 | Level::Avx512 => unsafe { super::avx2::activate(self.gate, out) },
                 }
             }
         });

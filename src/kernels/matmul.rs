@@ -1,23 +1,22 @@
 //! Products of activations with weights.
 //!
-//! A panel of weight rows is turned into floats, or integers, once and then meets every row of the activations while it
-//! is in the cache. Weights that are floats meet floats; those in blocks meet integers of 15 bits
-//! ([`super::packed`]), so the result is that of the weights as they are to about four digits.
+//! Quantised weights meet whole numbers ([`super::tiles`]). Weights that are floats meet floats: a panel of weight rows is
+//! turned into 32-bit floats once and then meets every row of the activations while it is in the cache.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, bail};
 
-use super::packed::{self, Activations, Panel, Scaling};
 use super::threads::share;
-use super::{Level, Matrix, Shared, TILE_COLUMNS, TILE_ROWS, portable};
+use super::tiles::{self, Activations, STRIP};
+use super::{Level, Matrix, Shared, TILE_COLUMNS, TILE_ROWS, Weights, portable};
 
 /// Weights that are multiplied with the same activations, as an operation of candle: the outputs stand side by side.
 #[derive(Debug, Clone)]
 pub struct MatMul {
     /// The weights; all have as many columns.
-    pub parts: Arc<[Matrix]>,
+    pub parts: Arc<[Weights]>,
     /// The kernels.
     pub level: Level,
 }
@@ -34,7 +33,7 @@ impl CustomOp1 for MatMul {
             [dims @ .., columns] if self.parts.iter().all(|part| part.columns() == *columns) => (*columns, dims),
             dims => bail!("activations of shape {dims:?} do not fit the weights"),
         };
-        let outputs: usize = self.parts.iter().map(Matrix::rows).sum();
+        let outputs: usize = self.parts.iter().map(Weights::rows).sum();
         let rows = (end - start).checked_div(columns).unwrap_or(0);
         let mut out = vec![0.0; rows * outputs];
         matmul(self.level, &data[start..end], &self.parts, &mut out);
@@ -51,70 +50,88 @@ const WIDE: usize = 8;
 const PANEL_BYTES: usize = 256 << 10;
 
 /// `x · weightsᵀ` for rows of activations `x`, the outputs of all `parts` side by side in each row of `out`.
-pub fn matmul(level: Level, x: &[f32], parts: &[Matrix], out: &mut [f32]) {
-    let Some(columns) = parts.first().map(Matrix::columns).filter(|columns| *columns > 0) else { return };
+pub fn matmul(level: Level, x: &[f32], parts: &[Weights], out: &mut [f32]) {
+    let Some(columns) = parts.first().map(Weights::columns).filter(|columns| *columns > 0) else { return };
     let rows = x.len() / columns;
-    let outputs: usize = parts.iter().map(Matrix::rows).sum();
+    let outputs: usize = parts.iter().map(Weights::rows).sum();
     assert_eq!(out.len(), rows * outputs, "the output has another size");
+    thread_local! {
+        static INTEGERS: RefCell<Activations> = RefCell::default();
+    }
+    INTEGERS.with_borrow_mut(|integers| {
+        if parts.iter().any(|part| matches!(part, Weights::Tiles(_))) {
+            integers.quantise(level, x, columns);
+        }
+        let mut before = 0;
+        for part in parts {
+            let place = Place { out: Shared(out.as_mut_ptr()), outputs, before };
+            match part {
+                Weights::Tiles(tiles) => {
+                    share(tiles.strips(), STRIP * columns * rows, |strips| {
+                        tiles::multiply(level, tiles, strips, integers, |row, output, products| {
+                            // SAFETY: row and outputs are inside; these strips' outputs are no other thread's.
+                            unsafe { place.row(row, output, products.len()) }.copy_from_slice(products);
+                        });
+                    });
+                }
+                Weights::Floats(matrix) => floats(level, x, matrix, place),
+            }
+            before += part.rows();
+        }
+    });
+}
+
+/// Where the outputs of a part go.
+#[derive(Clone, Copy)]
+struct Place {
+    out: Shared<f32>,
+    /// Outputs of a row, of all parts.
+    outputs: usize,
+    /// Those before this part.
+    before: usize,
+}
+
+impl Place {
+    /// # Safety
+    /// The outputs are inside the row, the row inside the output, and nobody else has them.
+    unsafe fn row<'a>(self, row: usize, output: usize, count: usize) -> &'a mut [f32] {
+        // SAFETY: as the caller says.
+        unsafe { self.out.slice(row * self.outputs + self.before + output, count) }
+    }
+}
+
+/// Products with weights that are floats.
+fn floats(level: Level, x: &[f32], matrix: &Matrix, place: Place) {
+    let columns = matrix.columns();
+    let rows = x.len() / columns;
     let panel = if rows == 1 {
         WIDE
     } else {
         (PANEL_BYTES / (columns * size_of::<f32>()) / TILE_COLUMNS).clamp(1, 8) * TILE_COLUMNS
     };
-    let panels: usize = parts.iter().map(|part| part.rows().div_ceil(panel)).sum();
-    let out = Shared(out.as_mut_ptr());
     thread_local! {
-        static INTEGERS: RefCell<[Activations; 2]> = RefCell::default();
         static FLOATS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-        static PANEL: RefCell<Panel> = RefCell::default();
     }
-    INTEGERS.with_borrow_mut(|integers| {
-        for (scaling, integers) in [Scaling::Groups, Scaling::Runs].into_iter().zip(&mut *integers) {
-            if parts.iter().any(|part| packed::scaling(part.dtype()) == Some(scaling)) {
-                integers.quantise(level, scaling, x, columns);
+    share(matrix.rows().div_ceil(panel), panel * columns * rows, |range| {
+        for first in range.map(|index| index * panel) {
+            let outputs = first..matrix.rows().min(first + panel);
+            let put = |row: usize, output: usize, value: f32| {
+                // SAFETY: row and output are inside; this panel's outputs are no other thread's.
+                unsafe { place.out.write(row * place.outputs + place.before + first + output, value) }
+            };
+            if let Some(weights) = matrix.floats(outputs.clone()) {
+                multiply(level, x, weights, columns, put);
+            } else {
+                FLOATS.with_borrow_mut(|floats| {
+                    floats.resize(outputs.len() * columns, 0.0);
+                    for (row, out) in outputs.zip(floats.chunks_exact_mut(columns)) {
+                        matrix.dequantise_with(level, row, out);
+                    }
+                    multiply(level, x, floats, columns, put);
+                });
             }
         }
-        let [of_groups, of_runs] = &*integers;
-        share(panels, panel * columns * rows, |range| {
-            for index in range {
-                let (part, first, before) = find(parts, panel, index);
-                let rows = first..part.rows().min(first + panel);
-                let put = |row: usize, column: usize, value: f32| {
-                    // SAFETY: row and column are inside the output; this panel's columns are no other thread's.
-                    unsafe { out.write(row * outputs + before + first + column, value) }
-                };
-                if let Some(scaling) = packed::scaling(part.dtype()) {
-                    let bytes = part.bytes_of(rows);
-                    let integers = if scaling == Scaling::Groups { of_groups } else { of_runs };
-                    PANEL.with_borrow_mut(|panel| packed::multiply(level, part.dtype(), bytes, integers, panel, put));
-                } else if let Some(weights) = part.floats(rows.clone()) {
-                    multiply(level, x, weights, columns, put);
-                } else {
-                    FLOATS.with_borrow_mut(|floats| {
-                        floats.resize(rows.len() * columns, 0.0);
-                        for (row, out) in rows.zip(floats.chunks_exact_mut(columns)) {
-                            part.dequantise_with(level, row, out);
-                        }
-                        multiply(level, x, floats, columns, put);
-                    });
-                }
-            }
-        });
     });
-}
-
-/// The part that panel `index` belongs to, the panel's first row in it, and how many outputs are before the part.
-fn find(parts: &[Matrix], panel: usize, mut index: usize) -> (&Matrix, usize, usize) {
-    let mut before = 0;
-    for part in parts {
-        let panels = part.rows().div_ceil(panel);
-        if index < panels {
-            return (part, index * panel, before);
-        }
-        index -= panels;
-        before += part.rows();
-    }
-    unreachable!("a panel beyond the last part")
 }
 
 /// Multiplies rows of `x` with rows of `weights`, both of `length` floats; `put` takes row, weight and product.
@@ -123,7 +140,7 @@ fn multiply(level: Level, x: &[f32], weights: &[f32], length: usize, put: impl F
     let weight = |index: usize| &weights[index * length..][..length];
     let (rows, count) = (x.len() / length, weights.len() / length);
     #[cfg(target_arch = "x86_64")]
-    if level == Level::Avx2 && rows == 1 && count == WIDE {
+    if level != Level::Portable && rows == 1 && count == WIDE {
         let columns: [*const f32; WIDE] = std::array::from_fn(|c| weight(c).as_ptr());
         // SAFETY: the level says that the machine has AVX2; all slices have `length` floats.
         let [sums] = unsafe { super::avx2::dots([row(0).as_ptr()], columns, length) };
@@ -161,7 +178,7 @@ pub(super) fn tile(
     match level {
         Level::Portable => portable::dots(&rows[..r], &columns[..c]),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => {
+        Level::Avx2 | Level::Avx512 => {
             let length = rows[0].len();
             let equal = rows.iter().chain(columns).all(|list| list.len() == length);
             assert!(equal, "rows of different lengths");

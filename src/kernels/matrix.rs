@@ -80,7 +80,7 @@ impl Matrix {
             Level::Portable => blocks::dequantise(self.dtype, bytes, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the level is only given out where the machine has the instructions.
-            Level::Avx2 => unsafe { super::avx2::dequantise(self.dtype, bytes, out) },
+            Level::Avx2 | Level::Avx512 => unsafe { super::avx2::dequantise(self.dtype, bytes, out) },
         }
     }
 

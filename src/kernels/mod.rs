@@ -5,7 +5,7 @@
 //! at every batch size, with and without a shared prefix (`docs/design/0008-row-by-row.md`).
 //!
 //! All `unsafe` code of this crate is here and in the mapping of files. A kernel is chosen at run time; adding one
-//! (AVX-512, NEON) means files beside the two `avx2.rs` and a line in [`Level::detect`].
+//! (NEON) means files beside those named `avx2.rs`, a [`Level`] and a line in [`Level::detect`].
 
 mod attention;
 #[cfg(target_arch = "x86_64")]
@@ -15,11 +15,12 @@ mod exp;
 mod gate;
 mod matmul;
 mod matrix;
-mod packed;
 mod portable;
 mod resample;
 mod spread;
 mod threads;
+mod tiles;
+mod weights;
 
 pub use attention::{Attention, KeyValues, Reach, attention};
 pub use gate::{ActivateOp, Gate, GateOp};
@@ -28,6 +29,7 @@ pub use matrix::{Matrix, block_bytes};
 pub use resample::{Resample, Taps};
 pub use spread::Scale;
 pub use threads::{set_threads, share, threads};
+pub use weights::Weights;
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -42,19 +44,33 @@ pub enum Level {
     /// AVX2 with FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// AVX-512 with its instructions for bytes and VNNI, for the products where that is faster; else as [`Level::Avx2`].
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Level {
     /// The best that this machine has.
     pub fn detect() -> Self {
         static BEST: OnceLock<Level> = OnceLock::new();
-        *BEST.get_or_init(|| {
-            #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-                return Level::Avx2;
+        *BEST.get_or_init(|| Self::all().pop().unwrap_or(Level::Portable))
+    }
+
+    /// All that this machine has, the best one last.
+    pub fn all() -> Vec<Self> {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+        let mut all = vec![Level::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            if has!("avx2") && has!("fma") && has!("f16c") {
+                all.push(Level::Avx2);
+                if has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vnni") {
+                    all.push(Level::Avx512);
+                }
             }
-            Level::Portable
-        })
+        }
+        all
     }
 }
 
@@ -64,6 +80,8 @@ impl fmt::Display for Level {
             Level::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
         })
     }
 }

@@ -33,7 +33,7 @@ impl Scale {
         assert!(rgb.len() == pixels * 3 && planes.iter().all(|plane| plane.len() == pixels));
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 if pixels >= PIXELS => {
+            Level::Avx2 | Level::Avx512 if pixels >= PIXELS => {
                 // SAFETY: the level says that the machine has AVX2, and the lengths were looked at.
                 unsafe { avx2(self, rgb, planes.map(<[f32]>::as_mut_ptr), pixels) };
                 true

@@ -9,13 +9,23 @@ use std::sync::Arc;
 /// Bytes that several tensors may share without copying.
 #[derive(Clone)]
 pub struct Bytes {
-    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    owner: Arc<dyn Owner>,
     range: Range<usize>,
 }
 
+/// Who holds bytes.
+pub trait Owner: AsRef<[u8]> + Send + Sync {
+    /// Gives back the memory of these bytes, if they can be had again from where they came from.
+    fn forget(&self, range: Range<usize>) {
+        let _ = range;
+    }
+}
+
+impl Owner for Vec<u8> {}
+
 impl Bytes {
     /// The given range of the owner's bytes; `None` if it does not lie inside them.
-    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Option<Self> {
+    pub fn new(owner: Arc<dyn Owner>, range: Range<usize>) -> Option<Self> {
         let length = (*owner).as_ref().len();
         (range.start <= range.end && range.end <= length).then_some(Self { owner, range })
     }
@@ -27,6 +37,11 @@ impl Bytes {
         }
         let range = self.range.start + range.start..self.range.start + range.end;
         Some(Self { owner: Arc::clone(&self.owner), range })
+    }
+
+    /// Says that these bytes will hardly be read again: of a mapped file they need no memory then.
+    pub fn forget(&self) {
+        self.owner.forget(self.range.clone());
     }
 }
 

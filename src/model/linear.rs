@@ -3,11 +3,13 @@
 //! Invariant: the decoder never sees a weight. Whoever replaces a kernel, or adds a device, changes [`Linear`] and
 //! nothing above it.
 
+use std::io;
+
 use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{DType, Device, Module, Result, Tensor};
 
 use super::device;
-use crate::kernels::{Gate, GateOp, Level, MatMul, Matrix};
+use crate::kernels::{self, Gate, GateOp, Level, MatMul, Matrix};
 
 /// Where and how tensors are computed.
 #[derive(Debug, Clone)]
@@ -21,7 +23,7 @@ pub struct Compute {
 /// Who does the arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernels {
-    /// This crate's kernels for the CPU: weights stay where they lie in their file.
+    /// This crate's kernels for the CPU: floats stay where they lie in their file, blocks are laid out anew.
     Own(Level),
     /// Candle's operations, on any device.
     Candle,
@@ -67,7 +69,10 @@ impl Linear {
     /// A layer of matrices with as many columns, and a bias over all outputs.
     pub fn new(parts: Vec<Matrix>, bias: Option<Tensor>, compute: &Compute) -> Result<Self> {
         let weights = match compute.kernels {
-            Kernels::Own(level) => Weights::Own(MatMul { parts: parts.into(), level }),
+            Kernels::Own(level) => {
+                let parts = parts.into_iter().map(|part| kernels::Weights::new(level, part));
+                Weights::Own(MatMul { parts: parts.collect::<io::Result<_>>()?, level })
+            }
             Kernels::Candle => {
                 let products = parts.iter().map(|part| Product::new(part, &compute.device));
                 Weights::Candle(products.collect::<Result<_>>()?)

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
+use super::bytes::Owner;
+
 use super::{Bytes, ModelError};
 
 /// The bytes of a whole file, mapped and not read.
@@ -36,4 +38,14 @@ pub(super) fn map(path: &Path) -> Result<Bytes, ModelError> {
     }
     let length = mapped.len();
     Bytes::new(Arc::new(mapped), 0..length).ok_or_else(|| ModelError::bad(path, "cannot be mapped as a whole"))
+}
+
+impl Owner for Mmap {
+    #[cfg(unix)]
+    fn forget(&self, range: std::ops::Range<usize>) {
+        use memmap2::UncheckedAdvice::DontNeed;
+        // SAFETY: the mapping is of a file and never written to, so pages that are dropped come back with the same bytes.
+        // That it fails costs memory and nothing else.
+        let _ = unsafe { self.unchecked_advise_range(DontNeed, range.start, range.len()) };
+    }
 }

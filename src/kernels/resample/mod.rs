@@ -181,7 +181,7 @@ impl Resample {
                 Level::Portable => portable::down(source, stride, weights, down.precision, out),
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the level says that the machine has AVX2.
-                Level::Avx2 => unsafe { avx2::down(source, stride, weights, down.precision, out) },
+                Level::Avx2 | Level::Avx512 => unsafe { avx2::down(source, stride, weights, down.precision, out) },
             }
         }
     }
@@ -220,7 +220,7 @@ impl Resample {
                 Level::Portable => portable::across(taps, columns.clone(), rows, out, stride),
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the level says that the machine has AVX2.
-                Level::Avx2 => unsafe { avx2::across(taps, columns.clone(), rows, out, stride) },
+                Level::Avx2 | Level::Avx512 => unsafe { avx2::across(taps, columns.clone(), rows, out, stride) },
             }
         }
     }
