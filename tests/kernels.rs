@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use candle_core::Device;
 use candle_core::quantized::GgmlDType;
-use capjudge::kernels::{Attention, KeyValues, Level, Matrix, Reach, Weights, attention, block_bytes, matmul};
+use candle_core::{Device, Tensor};
+use capjudge::kernels::{
+    AddOp, Attention, KeyValues, LayerNormOp, Level, Matrix, Reach, RmsNormOp, RopeOp, Weights, attention, block_bytes,
+    matmul,
+};
 use capjudge::model::gguf::GgufFile;
 use half::f16;
 
@@ -346,6 +349,84 @@ fn attention_is_right_however_keys_and_queries_are_cut() {
                     let chunk = if reach == Reach::All { COUNT } else { chunk };
                     let found = attended(level, &kind, &queries, &memory, lengths, chunk);
                     assert_eq!(bits(&whole), bits(&found), "{level}, {kind:?}, {lengths:?}, chunks of {chunk}");
+                }
+            }
+        }
+    }
+}
+
+/// The same to 64-bit floats, in every level to the same bits, and for rows that lie apart as for rows in one piece.
+#[test]
+fn norms_turns_and_sums_of_rows_are_those_of_plain_arithmetic() {
+    let mut random = Random(7);
+    for (rows, heads, width) in [(1, 1, 8), (3, 2, 10), (7, 5, 64), (40, 3, 130)] {
+        let tensor = |random: &mut Random, shape: &[usize]| {
+            let count = shape.iter().product();
+            Tensor::from_vec(random.activations(count), shape, &Device::Cpu).unwrap()
+        };
+        // More heads stand beside those that are used.
+        let all = tensor(&mut random, &[rows, heads + 3, width]);
+        let x = all.narrow(1, 2, heads).unwrap();
+        let y = tensor(&mut random, &[rows, heads, width]);
+        let (weight, bias) = (tensor(&mut random, &[width]), tensor(&mut random, &[width]));
+        let (cos, sin) = (tensor(&mut random, &[rows, width / 2]), tensor(&mut random, &[rows, width / 2]));
+        let each = |level: Level| {
+            let epsilon = 1e-5;
+            [
+                x.apply_op2_no_bwd(&weight, &RmsNormOp { epsilon, level }).unwrap(),
+                x.apply_op3_no_bwd(&weight, &bias, &LayerNormOp { epsilon, level }).unwrap(),
+                x.apply_op3_no_bwd(&cos, &sin, &RopeOp { level }).unwrap(),
+                x.apply_op2_no_bwd(&y, &AddOp { level }).unwrap(),
+            ]
+            .map(|found| found.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+        };
+        let floats = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let doubles = |tensor: &Tensor| floats(tensor).into_iter().map(f64::from).collect::<Vec<_>>();
+        let (xs, ys, weights, biases) = (doubles(&x), doubles(&y), doubles(&weight), doubles(&bias));
+        let (cosines, sines) = (doubles(&cos), doubles(&sin));
+        let half = width / 2;
+        let found = each(Level::Portable);
+        for (index, x) in xs.chunks_exact(width).enumerate() {
+            let square = x.iter().map(|x| x * x).sum::<f64>() / width as f64;
+            let mean = x.iter().sum::<f64>() / width as f64;
+            let spread = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
+            for i in 0..width {
+                let (pair, angle) = (x[(i + half) % (2 * half)], index / heads * half + i % half);
+                let (cos, sin) = (cosines[angle], sines[angle]);
+                let expected = [
+                    x[i] / (square + 1e-5).sqrt() * weights[i],
+                    (x[i] - mean) / (spread + 1e-5).sqrt() * weights[i] + biases[i],
+                    if i < half { x[i] * cos - pair * sin } else { pair * sin + x[i] * cos },
+                    x[i] + ys[index * width + i],
+                ];
+                for (found, expected) in found.iter().zip(expected) {
+                    let found = f64::from(found[index * width + i]);
+                    assert!((found - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{found}, not {expected}");
+                }
+            }
+        }
+        for level in levels() {
+            assert_eq!(each(level).map(|found| bits(&found)), found.clone().map(|found| bits(&found)), "{level}");
+        }
+    }
+}
+
+/// What makes a batch worth the trouble: integer sums do not care which instructions add them up.
+#[test]
+fn quantised_products_are_the_same_bits_in_every_level() {
+    let mut random = Random(8);
+    for (dtype, _) in TYPES.into_iter().filter(|(dtype, _)| dtype.block_size() > 1) {
+        for (columns, rows) in widths(dtype).iter().flat_map(|columns| [(*columns, 1), (*columns, 13)]) {
+            for byte in [any, extreme] {
+                let matrix = [blocks(dtype, 35, columns, &mut random, byte)];
+                let x = random.activations(rows * columns);
+                let expected = product(Level::Portable, &x, &matrix);
+                for level in levels() {
+                    assert_eq!(
+                        bits(&product(level, &x, &matrix)),
+                        bits(&expected),
+                        "{dtype:?} {level} {columns}, {rows}"
+                    );
                 }
             }
         }

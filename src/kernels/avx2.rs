@@ -28,8 +28,8 @@ pub fn dequantise(dtype: GgmlDType, bytes: &[u8], out: &mut [f32]) {
 
 /// As [`exp::exp_and_sum`].
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn exp_and_sum(xs: &mut [f32], highest: f32) -> f32 {
-    exp::exp_and_sum(xs, highest)
+pub fn exp_and_sum(xs: &mut [f32]) -> f32 {
+    exp::exp_and_sum(xs)
 }
 
 /// As [`gate::apply`].

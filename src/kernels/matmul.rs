@@ -17,6 +17,8 @@ use super::{Level, Matrix, Shared, TILE_COLUMNS, TILE_ROWS, Weights, portable};
 pub struct MatMul {
     /// The weights; all have as many columns.
     pub parts: Arc<[Weights]>,
+    /// What is added to the outputs of all parts, if anything.
+    pub bias: Option<Arc<[f32]>>,
     /// The kernels.
     pub level: Level,
 }
@@ -37,6 +39,10 @@ impl CustomOp1 for MatMul {
         let rows = (end - start).checked_div(columns).unwrap_or(0);
         let mut out = vec![0.0; rows * outputs];
         matmul(self.level, &data[start..end], &self.parts, &mut out);
+        if let Some(bias) = &self.bias {
+            out.chunks_exact_mut(outputs.max(1))
+                .for_each(|row| row.iter_mut().zip(&**bias).for_each(|(out, bias)| *out += bias));
+        }
         let mut shape = dims.to_vec();
         shape.push(outputs);
         Ok((CpuStorage::F32(out), shape.into()))

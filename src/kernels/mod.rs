@@ -10,6 +10,8 @@
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod blocks;
 mod exp;
 mod gate;
@@ -17,6 +19,7 @@ mod matmul;
 mod matrix;
 mod portable;
 mod resample;
+mod rows;
 mod spread;
 mod threads;
 mod tiles;
@@ -27,6 +30,7 @@ pub use gate::{ActivateOp, Gate, GateOp};
 pub use matmul::{MatMul, matmul};
 pub use matrix::{Matrix, block_bytes};
 pub use resample::{Resample, Taps};
+pub use rows::{AddOp, LayerNormOp, RmsNormOp, RopeOp};
 pub use spread::Scale;
 pub use threads::{set_threads, share, threads};
 pub use weights::Weights;

@@ -9,11 +9,10 @@
 
 use candle_core::{DType, Result, Tensor};
 use candle_nn::ops::rms_norm;
-use candle_nn::rotary_emb::rope_thd;
 
-use super::linear::{Compute, Embedding, Linear, gated};
+use super::linear::{Compute, Embedding, Kernels, Linear, gated, sum, turned};
 use super::rope::{Position, Rope};
-use crate::kernels::{Attention, Gate};
+use crate::kernels::{Attention, Gate, RmsNormOp};
 
 /// Keeps keys and values, and lets queries meet them.
 pub trait Attend {
@@ -85,8 +84,11 @@ pub struct Norm {
 
 impl Norm {
     /// The rows, normed.
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        rms_norm(&x.contiguous()?, &self.weight, self.epsilon)
+    pub fn forward(&self, x: &Tensor, compute: &Compute) -> Result<Tensor> {
+        match compute.kernels {
+            Kernels::Own(level) => x.apply_op2_no_bwd(&self.weight, &RmsNormOp { epsilon: self.epsilon, level }),
+            Kernels::Candle => rms_norm(&x.contiguous()?, &self.weight, self.epsilon),
+        }
     }
 }
 
@@ -106,7 +108,7 @@ impl Decoder {
         for (index, layer) in self.layers.iter().enumerate() {
             x = layer.forward(index, &x, &tables[layer.rope], cache, &self.compute)?;
             if let Some(deep) = deep.get(index) {
-                x = (x + deep)?;
+                x = sum(&x, deep, &self.compute)?;
             }
         }
         Ok(x)
@@ -114,7 +116,7 @@ impl Decoder {
 
     /// The logits of rows that left the last layer.
     pub fn logits(&self, rows: &Tensor) -> Result<Tensor> {
-        let logits = self.head.forward(&self.norm.forward(rows)?)?;
+        let logits = self.head.forward(&self.norm.forward(rows, &self.compute)?)?;
         match self.softcap {
             Some(cap) => (logits / cap)?.tanh()? * cap,
             None => Ok(logits),
@@ -127,34 +129,31 @@ impl Layer {
         &self,
         index: usize,
         x: &Tensor,
-        (cos, sin): &(Tensor, Tensor),
+        angles: &(Tensor, Tensor),
         cache: &mut dyn Attend,
         compute: &Compute,
     ) -> Result<Tensor> {
         let Attention { heads, kv_heads, head_dim, .. } = self.attention;
         let rows = x.dim(0)?;
-        let qkv = self.qkv.forward(&self.attention_norm.forward(x)?)?;
-        let part = |start: usize, heads: usize| {
-            qkv.narrow(1, start * head_dim, heads * head_dim)?.contiguous()?.reshape((rows, heads, head_dim))
+        let qkv = self.qkv.forward(&self.attention_norm.forward(x, compute)?)?;
+        let qkv = qkv.reshape((rows, heads + 2 * kv_heads, head_dim))?;
+        let placed = |first: usize, count: usize, norm: &Option<Norm>| {
+            turned(&normed(qkv.narrow(1, first, count)?, norm, compute)?, angles, compute)
         };
-        let turned = |part: Tensor, norm: &Option<Norm>| {
-            let part = norm.as_ref().map_or(Ok(part.clone()), |norm| norm.forward(&part))?;
-            rope_thd(&part.unsqueeze(0)?, cos, sin)?.squeeze(0)
-        };
-        let q = turned(part(0, heads)?, &self.q_norm)?;
-        let k = turned(part(heads, kv_heads)?, &self.k_norm)?;
-        let v = part(heads + kv_heads, kv_heads)?;
+        let q = placed(0, heads, &self.q_norm)?;
+        let k = placed(heads, kv_heads, &self.k_norm)?;
+        let v = qkv.narrow(1, heads + kv_heads, kv_heads)?;
         let found = cache.attend(index, &self.attention, &q, &k, &v)?.reshape((rows, heads * head_dim))?;
-        let x = (x + normed(self.output.forward(&found)?, &self.post_attention_norm)?)?;
-        let inner = self.gate_up.forward(&self.feed_forward_norm.forward(&x)?)?;
+        let x = sum(x, &normed(self.output.forward(&found)?, &self.post_attention_norm, compute)?, compute)?;
+        let inner = self.gate_up.forward(&self.feed_forward_norm.forward(&x, compute)?)?;
         let out = self.down.forward(&gated(&inner, self.gate, compute)?)?;
-        &x + normed(out, &self.post_feed_forward_norm)?
+        sum(&x, &normed(out, &self.post_feed_forward_norm, compute)?, compute)
     }
 }
 
-fn normed(x: Tensor, norm: &Option<Norm>) -> Result<Tensor> {
+fn normed(x: Tensor, norm: &Option<Norm>, compute: &Compute) -> Result<Tensor> {
     match norm {
-        Some(norm) => norm.forward(&x),
+        Some(norm) => norm.forward(&x, compute),
         None => Ok(x),
     }
 }

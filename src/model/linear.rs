@@ -7,9 +7,10 @@ use std::io;
 
 use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{DType, Device, Module, Result, Tensor};
+use candle_nn::rotary_emb::rope_thd;
 
 use super::device;
-use crate::kernels::{self, Gate, GateOp, Level, MatMul, Matrix};
+use crate::kernels::{self, AddOp, Gate, GateOp, Level, MatMul, Matrix, RopeOp};
 
 /// Where and how tensors are computed.
 #[derive(Debug, Clone)]
@@ -54,15 +55,12 @@ impl Compute {
 
 /// One or more linear layers with the same input; their outputs stand side by side.
 #[derive(Debug)]
-pub struct Linear {
-    weights: Weights,
-    bias: Option<Tensor>,
-}
+pub struct Linear(Weights);
 
 #[derive(Debug)]
 enum Weights {
     Own(MatMul),
-    Candle(Vec<Product>),
+    Candle(Vec<Product>, Option<Tensor>),
 }
 
 impl Linear {
@@ -71,31 +69,29 @@ impl Linear {
         let weights = match compute.kernels {
             Kernels::Own(level) => {
                 let parts = parts.into_iter().map(|part| kernels::Weights::new(level, part));
-                Weights::Own(MatMul { parts: parts.collect::<io::Result<_>>()?, level })
+                let bias = bias.map(|bias| bias.to_vec1().map(Vec::into)).transpose()?;
+                Weights::Own(MatMul { parts: parts.collect::<io::Result<_>>()?, bias, level })
             }
             Kernels::Candle => {
                 let products = parts.iter().map(|part| Product::new(part, &compute.device));
-                Weights::Candle(products.collect::<Result<_>>()?)
+                Weights::Candle(products.collect::<Result<_>>()?, bias)
             }
         };
-        Ok(Self { weights, bias })
+        Ok(Self(weights))
     }
 
     /// The outputs of rows of inputs.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let out = match &self.weights {
-            Weights::Own(matmul) => x.contiguous()?.apply_op1_no_bwd(matmul)?,
-            Weights::Candle(parts) => {
+        match &self.0 {
+            Weights::Own(matmul) => x.contiguous()?.apply_op1_no_bwd(matmul),
+            Weights::Candle(parts, bias) => {
                 // Metal's kernels for quantised matrices read a buffer from its start, wherever the tensor begins.
                 let settled = x.is_contiguous() && x.layout().start_offset() == 0;
                 let x = if settled { x.clone() } else { x.force_contiguous()? };
                 let outs = parts.iter().map(|part| part.forward(&x)).collect::<Result<Vec<_>>>()?;
-                Tensor::cat(&outs, 1)?
+                let out = Tensor::cat(&outs, 1)?;
+                bias.as_ref().map_or(Ok(out.clone()), |bias| out.broadcast_add(bias))
             }
-        };
-        match &self.bias {
-            Some(bias) => out.broadcast_add(bias),
-            None => Ok(out),
         }
     }
 }
@@ -193,4 +189,20 @@ pub fn gated(x: &Tensor, gate: Gate, compute: &Compute) -> Result<Tensor> {
         Gate::GeluTanh => left.gelu()?,
     };
     left * right
+}
+
+/// The sum of two tensors of the same shape.
+pub fn sum(x: &Tensor, y: &Tensor, compute: &Compute) -> Result<Tensor> {
+    match compute.kernels {
+        Kernels::Own(level) => x.apply_op2_no_bwd(y, &AddOp { level }),
+        Kernels::Candle => x + y,
+    }
+}
+
+/// Heads `[rows, heads, head_dim]`, turned by the cosines and sines of their rows.
+pub fn turned(heads: &Tensor, (cos, sin): &(Tensor, Tensor), compute: &Compute) -> Result<Tensor> {
+    match compute.kernels {
+        Kernels::Own(level) => heads.apply_op3_no_bwd(cos, sin, &RopeOp { level }),
+        Kernels::Candle => rope_thd(&heads.contiguous()?.unsqueeze(0)?, cos, sin)?.squeeze(0),
+    }
 }

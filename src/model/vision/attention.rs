@@ -6,10 +6,9 @@ use std::ops::Range;
 
 use candle_core::{Error, Result, Tensor, bail};
 use candle_nn::ops::softmax_last_dim;
-use candle_nn::rotary_emb::rope_thd;
 
 use crate::kernels::{self, Attention, KeyValues, Level, Reach, floats};
-use crate::model::linear::{Compute, Kernels};
+use crate::model::linear::{Compute, Kernels, turned};
 
 /// A layer's attention: from queries, keys and values side by side, `[rows, 3 · heads · head_dim]`, to what is found,
 /// `[rows, heads · head_dim]`. Queries and keys are turned by `angles`, cosines and sines, where there are any.
@@ -22,12 +21,9 @@ pub fn self_attention(
 ) -> Result<Tensor> {
     let (rows, width) = qkv.dims2()?;
     let qkv = qkv.reshape((rows, 3, heads, width / (3 * heads)))?;
-    let part = |index: usize| qkv.narrow(1, index, 1)?.squeeze(1)?.contiguous();
-    let turned = |part: Tensor| match angles {
-        Some((cos, sin)) => rope_thd(&part.unsqueeze(0)?, cos, sin)?.squeeze(0),
-        None => Ok(part),
-    };
-    let found = attend(compute, &turned(part(0)?)?, &turned(part(1)?)?, &part(2)?, blocks)?;
+    let part = |index: usize| qkv.narrow(1, index, 1)?.squeeze(1);
+    let placed = |part: Tensor| angles.map_or(Ok(part.clone()), |angles| turned(&part, angles, compute));
+    let found = attend(compute, &placed(part(0)?)?, &placed(part(1)?)?, &part(2)?, blocks)?;
     found.reshape((rows, width / 3))
 }
 

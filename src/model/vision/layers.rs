@@ -4,9 +4,9 @@ use candle_core::{Result as TensorResult, Tensor};
 use candle_nn::ops;
 
 use super::attention::self_attention;
-use crate::kernels::{ActivateOp, Gate};
+use crate::kernels::{ActivateOp, Gate, LayerNormOp};
 use crate::model::ModelError;
-use crate::model::linear::{Compute, Kernels, Linear};
+use crate::model::linear::{Compute, Kernels, Linear, sum};
 use crate::model::tensors::Tensors;
 
 /// A norm with mean, deviation, weight and bias.
@@ -26,8 +26,12 @@ impl LayerNorm {
     }
 
     /// The rows, normed.
-    pub fn forward(&self, x: &Tensor) -> TensorResult<Tensor> {
-        ops::layer_norm(&x.contiguous()?, &self.weight, &self.bias, self.epsilon)
+    pub fn forward(&self, x: &Tensor, compute: &Compute) -> TensorResult<Tensor> {
+        let epsilon = self.epsilon;
+        match compute.kernels {
+            Kernels::Own(level) => x.apply_op3_no_bwd(&self.weight, &self.bias, &LayerNormOp { epsilon, level }),
+            Kernels::Candle => ops::layer_norm(&x.contiguous()?, &self.weight, &self.bias, epsilon),
+        }
     }
 }
 
@@ -108,10 +112,11 @@ impl Block {
         angles: Option<&(Tensor, Tensor)>,
         blocks: &[usize],
     ) -> TensorResult<Tensor> {
-        let qkv = self.qkv.forward(&self.attention_norm.forward(x)?)?;
-        let x = (x + self.output.forward(&self_attention(compute, &qkv, self.heads, angles, blocks)?)?)?;
-        let inner = self.up.forward(&self.feed_forward_norm.forward(&x)?)?;
-        &x + self.down.forward(&self.activation.of(&inner, compute)?)?
+        let qkv = self.qkv.forward(&self.attention_norm.forward(x, compute)?)?;
+        let found = self_attention(compute, &qkv, self.heads, angles, blocks)?;
+        let x = sum(x, &self.output.forward(&found)?, compute)?;
+        let inner = self.up.forward(&self.feed_forward_norm.forward(&x, compute)?)?;
+        sum(&x, &self.down.forward(&self.activation.of(&inner, compute)?)?, compute)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::kernels::Gate;
 use crate::model::ModelError;
 use crate::model::config::{self, Fields};
 use crate::model::decoder::Norm;
-use crate::model::linear::{Compute, Linear, gated};
+use crate::model::linear::{Compute, Linear, gated, sum};
 use crate::model::vision::attention::self_attention;
 use crate::model::vision::layers::{self, Activation};
 use crate::model::vision::qwen::grid::Grid;
@@ -130,7 +130,7 @@ impl Tower {
             let rows = if block.whole { &frame[..] } else { &windows };
             x = self.block(block, &x, &tables, rows)?;
         }
-        let x = self.norm.forward(&x)?;
+        let x = self.norm.forward(&x, &self.compute)?;
         let x = x.reshape((x.dim(0)? / square, x.dim(1)? * square))?;
         let x = self.down.forward(&Activation::Gelu.of(&self.up.forward(&x)?, &self.compute)?)?;
         let mut back = vec![0u32; order.len()];
@@ -139,11 +139,11 @@ impl Tower {
     }
 
     fn block(&self, block: &Block, x: &Tensor, angles: &(Tensor, Tensor), rows: &[usize]) -> TensorResult<Tensor> {
-        let qkv = block.qkv.forward(&block.attention_norm.forward(x)?)?;
+        let qkv = block.qkv.forward(&block.attention_norm.forward(x, &self.compute)?)?;
         let found = self_attention(&self.compute, &qkv, self.heads, Some(angles), rows)?;
-        let x = (x + block.output.forward(&found)?)?;
-        let inner = block.gate_up.forward(&block.feed_forward_norm.forward(&x)?)?;
-        &x + block.down.forward(&gated(&inner, self.gate, &self.compute)?)?
+        let x = sum(x, &block.output.forward(&found)?, &self.compute)?;
+        let inner = block.gate_up.forward(&block.feed_forward_norm.forward(&x, &self.compute)?)?;
+        sum(&x, &block.down.forward(&gated(&inner, self.gate, &self.compute)?)?, &self.compute)
     }
 }
 

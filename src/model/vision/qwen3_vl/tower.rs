@@ -149,8 +149,8 @@ impl Tower {
         let square = self.cut.merge * self.cut.merge;
         let merged = |x: &Tensor| x.reshape((x.dim(0)? / square, x.dim(1)? * square));
         let x = match merger.merged_first {
-            true => merger.norm.forward(&merged(x)?)?,
-            false => merged(&merger.norm.forward(x)?)?,
+            true => merger.norm.forward(&merged(x)?, &self.compute)?,
+            false => merged(&merger.norm.forward(x, &self.compute)?)?,
         };
         merger.down.forward(&Activation::Gelu.of(&merger.up.forward(&x)?, &self.compute)?)
     }

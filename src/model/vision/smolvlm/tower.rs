@@ -113,7 +113,7 @@ impl Tower {
         for block in &self.blocks {
             x = block.forward(&self.compute, &x, None, &rows)?;
         }
-        self.norm.forward(&x)?.reshape((parts, count, self.width))
+        self.norm.forward(&x, &self.compute)?.reshape((parts, count, self.width))
     }
 
     /// The embeddings of the places of a part with so many patches a side: those of the square that each lies in. The
