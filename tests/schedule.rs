@@ -70,7 +70,7 @@ fn prompts() -> Vec<Vec<TokenId>> {
     let beginning = (0..30u32).map(|i| i * 7 % 140 + 5);
     let rest = |p: u32| {
         let once: Vec<u32> = (0..=p * 23 % 61).map(|i| (i * 31 + p * 7) % 150 + 4).collect();
-        if p % 2 == 0 { once.repeat(2) } else { once }
+        if p.is_multiple_of(2) { once.repeat(2) } else { once }
     };
     (0..9).map(|p| beginning.clone().chain(rest(p)).collect()).collect()
 }

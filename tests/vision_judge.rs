@@ -213,6 +213,49 @@ fn a_run_by_videos_goes_on_where_it_was_cut_and_notices_changed_data() {
 }
 
 #[test]
+fn what_is_kept_of_one_video_is_never_used_for_another() {
+    for model in ["smolvlm_b", "qwen3_vl_b", "qwen2_5_vl_b"] {
+        let workspace = workspace(model);
+        // The same bytes in two shapes: a digest of pixels alone could not tell them apart.
+        for (folder, width, height) in [("wide", 64, 32), ("high", 32, 64)] {
+            for frame in 0..3u8 {
+                let path = workspace.write(&format!("{folder}/{frame}.png"), "");
+                image::RgbImage::from_pixel(width, height, image::Rgb([40 * frame; 3])).save(path).unwrap();
+            }
+        }
+        let record = |i: usize| {
+            let video = ["wide", "high"][i % 2];
+            json!({"id": format!("r{i}"), "system": "s", "caption": "A box", "video": video})
+        };
+        workspace.write_lines("data.jsonl", &(0..4).map(record).collect::<Vec<_>>());
+        workspace.run(&format!("{RUN} --out kept")).exits(0);
+        workspace.run(&format!("{RUN} --out whole --no-reuse --batch 1")).exits(0);
+        assert_eq!(workspace.read("kept/verdicts.jsonl"), workspace.read("whole/verdicts.jsonl"), "{model}");
+        let verdicts = workspace.lines("kept/verdicts.jsonl");
+        assert_eq!(verdicts[0]["frames"]["sha256"], verdicts[2]["frames"]["sha256"]);
+        let looked = workspace.lines("kept/timings.jsonl");
+        assert_eq!(looked.iter().filter(|timing| timing["vision_seconds"].is_number()).count(), 2, "{model}");
+    }
+}
+
+#[test]
+fn data_that_changes_while_it_is_judged_by_videos_ends_the_run() {
+    let workspace = sorted_by_system("qwen3_vl_a");
+    let some = workspace.read("data.jsonl");
+    // Enough to be under way for a while.
+    let more: String = (0..40).map(|i| some.replace("\"id\":\"", &format!("\"id\":\"{i}-"))).collect();
+    workspace.write("data.jsonl", &more);
+    let run = workspace.start(&format!("{RUN} --out out"));
+    while fs::read_to_string(workspace.path("out/verdicts.jsonl")).unwrap_or_default().lines().count() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    workspace.write("data.jsonl", &more.replace("Two boxes", "Two foxes"));
+    Ran::from(run.wait_with_output().unwrap()).exits(1).says("the file was changed while it was being judged");
+    let judged = workspace.lines("out/verdicts.jsonl").len();
+    assert!(judged < 40 * 12, "{judged}");
+}
+
+#[test]
 fn what_is_shown_decides_the_answer() {
     // On random weights a score means nothing, but other frames have to give other logits.
     let workspace = Workspace::new();

@@ -153,6 +153,11 @@ impl<'g> Answering<'g> {
         })
     }
 
+    /// Rows of the prompt.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     pub fn is_waiting(&self) -> bool {
         self.phase == Phase::Waiting
     }

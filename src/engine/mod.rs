@@ -30,7 +30,7 @@ pub use generate::{End as GenerationEnd, Generated, Generating, Generation, gene
 pub use guide::{Guide, GuideError};
 pub use kv::{Prefix, Sequence};
 pub use sampler::{Sampler, Sampling, top};
-pub use schedule::{On, Scheduler};
+pub use schedule::{Ended, On, Scheduler};
 pub use tree::{DEFAULT_BYTES as TREE_BYTES, Key, Mark, Tree};
 pub use visual::{Passage, Stretch, Visual, stretches};
 pub use weigh::{Follow, Weigh, Weighed};

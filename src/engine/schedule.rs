@@ -28,6 +28,12 @@ pub struct Scheduler<'g> {
     running: Vec<(u64, Answering<'g>)>,
 }
 
+/// The number of an answer that ended, and what came of it.
+pub type Ended = (u64, Result<Generated, EngineError>);
+
+/// The place of an answer that goes, and why.
+type Gone = (usize, Result<End, EngineError>);
+
 /// Hears what happens to the answer of that number; `Break` means that no more of it is wanted.
 pub type On<'a> = dyn FnMut(u64, Generating<'_>) -> ControlFlow<()> + 'a;
 
@@ -59,16 +65,14 @@ impl<'g> Scheduler<'g> {
     }
 
     /// One step for all of them; gives those that ended. A guide that fails ends its own answer, any other error all.
-    pub fn step(&mut self, on: &mut On<'_>) -> Result<Vec<(u64, Result<Generated, EngineError>)>, EngineError> {
+    pub fn step(&mut self, on: &mut On<'_>) -> Result<Vec<Ended>, EngineError> {
         self.wake();
-        let mut ended = Vec::new();
-        let (rows, mut failed) = self.plan()?;
+        let (rows, mut gone) = self.plan()?;
         let start = Instant::now();
-        let active = |answering: &Answering<'_>| !answering.is_waiting();
         let mut places = Vec::new();
         let mut chunks: Vec<Chunk<'_>> = Vec::new();
         for (place, (_, answering)) in self.running.iter_mut().enumerate() {
-            if rows[place] > 0 && active(answering) {
+            if rows[place] > 0 {
                 places.push(place);
                 chunks.push(answering.chunk());
             }
@@ -76,7 +80,6 @@ impl<'g> Scheduler<'g> {
         let logits = self.engine.step(&mut chunks)?;
         drop(chunks);
         let seconds = start.elapsed().as_secs_f64() / rows.iter().sum::<usize>().max(1) as f64;
-        let mut ends: Vec<(usize, End)> = Vec::new();
         for (chunk, place) in places.into_iter().enumerate() {
             let (number, answering) = &mut self.running[place];
             let number = *number;
@@ -88,16 +91,21 @@ impl<'g> Scheduler<'g> {
                     self.tree.keep(&mark, &prefix, own);
                     self.hand_on(&mark.key, &prefix);
                 }
-                Ok(Went::Ended(end)) => ends.push((place, end)),
-                Err(error @ EngineError::Guide(_)) => failed.push((place, error)),
+                Ok(Went::Ended(end)) => gone.push((place, Ok(end))),
+                Err(error @ EngineError::Guide(_)) => gone.push((place, Err(error))),
                 Err(error) => return Err(error),
             }
         }
+        // Who waits does nothing, and may be told to stop all the same.
+        for (place, (number, answering)) in self.running.iter().enumerate() {
+            let waiting = Generating::Reading { done: 0, of: answering.rows() };
+            if answering.is_waiting() && on(*number, waiting).is_break() {
+                gone.push((place, Ok(End::Stopped)));
+            }
+        }
         // From the last place on, so that the others keep theirs.
-        let mut gone: Vec<(usize, Result<End, EngineError>)> =
-            ends.into_iter().map(|(at, end)| (at, Ok(end))).collect();
-        gone.extend(failed.into_iter().map(|(at, error)| (at, Err(error))));
         gone.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        let mut ended = Vec::with_capacity(gone.len());
         for (place, end) in gone {
             let (number, answering) = self.running.remove(place);
             ended.push((number, end.map(|end| answering.finish(end, &mut |event| on(number, event)))));
@@ -106,18 +114,18 @@ impl<'g> Scheduler<'g> {
         Ok(ended)
     }
 
-    /// How many rows each answer gets in the next step, and those whose guide failed.
-    fn plan(&mut self) -> Result<Planned, EngineError> {
+    /// How many rows each answer gets in the next step, and those that cannot go on.
+    fn plan(&mut self) -> Result<(Vec<usize>, Vec<Gone>), EngineError> {
         let writing = self.running.iter().filter(|(_, answering)| answering.is_writing()).count();
         let mut rows = Vec::with_capacity(self.running.len());
-        let mut failed = Vec::new();
+        let mut gone = Vec::new();
         let mut left = READ;
         for (place, (_, answering)) in self.running.iter_mut().enumerate() {
             let planned = if answering.is_writing() {
                 match answering.plan_writing(writing) {
                     Ok(planned) => planned,
                     Err(error @ EngineError::Guide(_)) => {
-                        failed.push((place, error));
+                        gone.push((place, Err(error)));
                         0
                     }
                     Err(error) => return Err(error),
@@ -129,7 +137,7 @@ impl<'g> Scheduler<'g> {
             };
             rows.push(planned);
         }
-        Ok((rows, failed))
+        Ok((rows, gone))
     }
 
     /// Lets those begin that wait for nobody.
@@ -172,6 +180,3 @@ impl<'g> Scheduler<'g> {
         }
     }
 }
-
-/// Rows for each answer, and answers that cannot go on.
-type Planned = (Vec<usize>, Vec<(usize, EngineError)>);
