@@ -170,6 +170,7 @@ fn the_records_of_a_video_are_judged_one_after_another() {
         ("e", "--batch 4 --threads 1"),
         ("f", "--batch 8 --no-reuse --no-speculation"),
         ("g", "--batch 3 --reuse-memory 0"),
+        ("h", "--batch 1 --reuse-memory 0"),
     ] {
         workspace.run(&format!("{RUN} --out {out} {flags}")).exits(0);
         let name = format!("{out}/verdicts.jsonl");
@@ -177,10 +178,11 @@ fn the_records_of_a_video_are_judged_one_after_another() {
         let summary = format!("{out}/summary.json");
         assert_eq!(workspace.read(&summary), workspace.read("first/summary.json"), "{flags}");
     }
-    // Nothing kept is looked at again for each record, unless one that is under way has it.
+    // Without reuse each record is looked at. With nothing kept, those share what is under way at the same time.
     assert_eq!(looked("a/timings.jsonl"), 10);
     assert_eq!(looked("c/timings.jsonl"), 2);
-    assert_eq!(looked("b/timings.jsonl"), 10);
+    assert!((2..10).contains(&looked("b/timings.jsonl")));
+    assert_eq!(looked("h/timings.jsonl"), 10);
     // Recorded answers need no videos, and keep the order of the data.
     let scripted = RUN.replace("--judge model --max-tokens 12", "--judge scripted:first/verdicts.jsonl");
     workspace.run(&format!("{} --out again", scripted.replace("--no-frame-cache", ""))).exits(0);

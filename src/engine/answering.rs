@@ -13,8 +13,10 @@ use std::ops::{ControlFlow, Range};
 use super::draft::Drafts;
 use super::generate::{End, Generated, Generating};
 use super::text::TextStream;
-use super::tree::Mark;
-use super::{Chunk, Engine, EngineError, Guide, Input, Passage, Prefix, Rows, Sampler, Sequence, Weigh, Weighed};
+use super::tree::{Key, Mark};
+use super::{
+    Chunk, Engine, EngineError, Guide, Input, Passage, Prefix, Rows, Sampler, Sequence, Visual, Weigh, Weighed,
+};
 use crate::model::TokenId;
 use crate::model::tokenizer::Tokenizer;
 
@@ -153,6 +155,17 @@ impl<'g> Answering<'g> {
         })
     }
 
+    /// The pictures of its prompt, if one of its beginnings is that one and they are still to be read.
+    pub fn shows(&self, key: &Key) -> Option<Vec<Visual>> {
+        let visual = |passage: &Passage| match passage {
+            Passage::Tokens(_) => None,
+            Passage::Visual(visual) => Some(visual.clone()),
+        };
+        let shown = self.request.marks.iter().any(|mark| mark.key == *key);
+        let visuals: Vec<Visual> = self.request.prompt.iter().filter_map(visual).filter(|_| shown).collect();
+        (!visuals.is_empty()).then_some(visuals)
+    }
+
     /// Rows of the prompt.
     pub fn rows(&self) -> usize {
         self.rows
@@ -266,6 +279,8 @@ impl<'g> Answering<'g> {
                 }
                 let Some(first) = logits.first() else { return Ok(Went::On) };
                 self.phase = Phase::Writing;
+                // What was read is in the sequence; pictures take much memory.
+                self.request.prompt.clear();
                 if (outside.on)(Generating::First(first)).is_break() {
                     return Ok(Went::Ended(End::Stopped));
                 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::answering::{Answering, Outside, Went};
 use super::generate::{End, Generated, Generating};
 use super::tree::{Key, Tree};
-use super::{Chunk, Engine, EngineError, Prefix, Request};
+use super::{Chunk, Engine, EngineError, Prefix, Request, Visual};
 use crate::model::tokenizer::Tokenizer;
 
 /// How many rows of prompts are read in a step: enough to be fast, few enough to answer Ctrl-C and to bound memory.
@@ -56,6 +56,11 @@ impl<'g> Scheduler<'g> {
     /// A beginning, if it is kept: a request that starts behind it needs nothing of what it shows.
     pub fn kept(&mut self, key: &Key) -> Option<Prefix> {
         self.tree.get(key)
+    }
+
+    /// The pictures that another answer is about to read for a beginning: nobody needs to look at them twice.
+    pub fn shown(&self, key: &Key) -> Option<Vec<Visual>> {
+        self.running.iter().find_map(|(_, answering)| answering.shows(key))
     }
 
     /// Takes one more on, under a number that no other has. It has to fit the model's context.

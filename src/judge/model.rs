@@ -15,7 +15,7 @@ use super::{Answered, Desk, Effort, Identity, Judge, JudgeError, Question, Said,
 use crate::answer::Finish;
 use crate::engine::{
     EngineError, Generated, Generating, GenerationEnd, Guide, Key, Mark, Passage, Prefix, Request, Sampler, Scheduler,
-    Tree, Weigh,
+    Tree, Visual, Weigh,
 };
 use crate::media::Frames;
 use crate::model::quantise::name_of;
@@ -94,6 +94,11 @@ impl ModelJudge {
             // That a clip does not fit the context is said of those that do not.
             _ => Ok(()),
         }
+    }
+
+    /// The model that it asks.
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
     /// Gives the judge guides, which keep its answers to the format of a task.
@@ -286,7 +291,8 @@ impl<'m> Admission<'_, 'm> {
                 (start, vec![Passage::Tokens(rest)], 0.0)
             }
             None => {
-                let Some((seen, seconds)) = self.see(&prompt, seen_as, on)? else { return Ok(None) };
+                let at_hand = marks.iter().rfind(|mark| !mark.rubric).and_then(|mark| scheduler.shown(&mark.key));
+                let Some((seen, seconds)) = self.see(&prompt, seen_as, at_hand, on)? else { return Ok(None) };
                 let passages = prompt.stretches(&seen, 0).into_iter().map(|stretch| stretch.to_passage()).collect();
                 (Prefix::default(), passages, seconds)
             }
@@ -308,16 +314,18 @@ impl<'m> Admission<'_, 'm> {
         Ok(Some((request, Asked { opening, prompt_tokens: prompt.tokens.len(), vision_seconds })))
     }
 
-    /// What the model sees of a prompt's frames, from before or anew, and the time that took.
+    /// What the model sees of a prompt's frames, from before or anew, and the time that took. `at_hand` is what it saw
+    /// for an answer that is under way.
     fn see(
         &mut self,
         prompt: &ModelPrompt<'_>,
         key: Option<Key>,
+        at_hand: Option<Vec<Visual>>,
         on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
     ) -> Result<Option<(Seen, f64)>, JudgeError> {
         let key = key.filter(|_| self.settings.reuse);
         let places = prompt.shown.iter().flat_map(|shown| shown.places.iter().cloned());
-        if let Some(visuals) = key.as_ref().and_then(|key| self.sights.get(key)) {
+        if let Some(visuals) = at_hand.or_else(|| self.sights.get(key.as_ref()?)) {
             return Ok(Some((Seen { visuals: places.zip(visuals).collect(), ..Seen::default() }, 0.0)));
         }
         let Some(seen) = self.model.see(prompt, &mut |_, _| on(Said::Looking))? else { return Ok(None) };
