@@ -45,7 +45,7 @@ fn bench(bencher: Bencher, folder: &str, task: &str, piece: usize) {
 
 /// Reads an answer in pieces until the reader is done; how many bytes that took.
 fn read(format: &Format, answer: &str, piece: usize) -> usize {
-    let mut reader = Reader::new(format, CountFrom::Stated, Vec::new());
+    let mut reader = Reader::new(format, CountFrom::Stated, Vec::<&str>::new());
     let mut rest = answer;
     while !rest.is_empty() {
         let mut end = piece.min(rest.len());

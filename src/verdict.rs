@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::{Finish, Reading, Reason, Unscored, Values};
 use crate::dataset::{Entry, Problem, ProblemKind, Record};
+use crate::engine::Weighed;
 use crate::length::{LengthRule, Unit, within_percent, words};
 use crate::media::{Fault, Frame, FrameIndex, Frames, MediaError};
 use crate::prompt::canonical;
@@ -95,7 +96,7 @@ pub struct Counts {
 }
 
 /// The score of a verdict.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Score {
     /// The score after the task's rules.
     pub score: u32,
@@ -107,6 +108,44 @@ pub struct Score {
     /// The rules that were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleCheck>,
+    /// How likely each score was where the judge wrote this one; absent if the judge is no model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+}
+
+/// How likely each score was, by the model's own logits; before the task's rules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distribution {
+    /// The probability of each score, from the lowest that the task allows to the highest; together 1.
+    pub probabilities: Vec<f64>,
+    /// Their mean.
+    pub expected: f64,
+    /// Their entropy, in nats: 0 if only one score was possible.
+    pub entropy: f64,
+    /// The likeliest score; of equal ones the lowest. `raw_score` may be another one at temperatures above 0.
+    pub likeliest: u32,
+}
+
+impl Distribution {
+    /// What shares of the scores from `min` on say, to six decimals.
+    fn new(min: u32, shares: &[f64]) -> Self {
+        let round = |number: f64| (number * 1e6).round() / 1e6;
+        let scores = || (min..).map(f64::from).zip(shares);
+        let entropy: f64 = shares.iter().filter(|share| **share > 0.0).map(|share| -share * share.ln()).sum();
+        let likeliest = (min..).zip(shares).fold(
+            (min, 0.0),
+            |best, (score, share)| {
+                if *share > best.1 { (score, *share) } else { best }
+            },
+        );
+        Self {
+            probabilities: shares.iter().map(|share| round(*share)).collect(),
+            expected: round(scores().map(|(score, share)| score * share).sum()),
+            // Rounding can leave a negative zero.
+            entropy: round(entropy).abs(),
+            likeliest: likeliest.0,
+        }
+    }
 }
 
 /// A rule about length, and whether the caption keeps it.
@@ -206,8 +245,16 @@ impl From<&Frames> for FramesSeen {
 }
 
 impl Verdict {
-    /// The verdict on a record that the judge answered.
-    pub fn answered(task: &Task, record: &Record, answer: String, finish: Finish, reading: Reading) -> Self {
+    /// The verdict on a record that the judge answered. `scores` tells how likely others were, at each place of the answer
+    /// where a score was written.
+    pub fn answered(
+        task: &Task,
+        record: &Record,
+        answer: String,
+        finish: Finish,
+        reading: Reading,
+        scores: &[Weighed],
+    ) -> Self {
         let mut events = Events::of(record);
         events.listed = reading.listed_events;
         let outcome = match reading.values {
@@ -221,7 +268,8 @@ impl Verdict {
                 }
             },
             Ok(Values::Score { score, reason }) => {
-                Outcome::Scored(Scored::Score(apply_rules(task, record, score, reason)))
+                let distribution = distribution(task, reading.span, scores);
+                Outcome::Scored(Scored::Score(Score { distribution, ..apply_rules(task, record, score, reason) }))
             }
         };
         Self { events, finish: Some(finish), answer: Some(answer), ..Self::about(task, record, outcome) }
@@ -313,6 +361,13 @@ fn check_against_record(task: &Task, record: &Record, counts: &BTreeMap<String, 
     Ok(())
 }
 
+/// The distribution at the place of the score that counts: the last one in the object that was read.
+fn distribution(task: &Task, span: Option<[usize; 2]>, scores: &[Weighed]) -> Option<Distribution> {
+    let (AnswerSpec::JsonScore(spec), Some([start, end])) = (&task.spec.answer, span) else { return None };
+    let weighed = scores.iter().rfind(|weighed| (start..end).contains(&weighed.at))?;
+    Some(Distribution::new(spec.min, &weighed.shares))
+}
+
 fn apply_rules(task: &Task, record: &Record, raw_score: u32, reason: Option<String>) -> Score {
     let mut score = raw_score;
     let mut rules = Vec::new();
@@ -342,5 +397,5 @@ fn apply_rules(task: &Task, record: &Record, raw_score: u32, reason: Option<Stri
             kept: checked.map(|(_, kept)| kept),
         });
     }
-    Score { score, raw_score, reason, rules }
+    Score { score, raw_score, reason, rules, distribution: None }
 }

@@ -61,7 +61,7 @@ fn read_corpus() -> Vec<Case> {
 fn read(case: &Case, pieces: &[&str]) -> (Vec<Event>, Reading) {
     let task = catalog().get(&case.task).unwrap();
     let mut events = Vec::new();
-    let mut reader = Reader::new(&task.format, CountFrom::Stated, case.inputs.iter().map(String::as_str).collect());
+    let mut reader = Reader::new(&task.format, CountFrom::Stated, case.inputs.iter().map(String::as_str));
     for piece in pieces {
         reader.push(piece, &mut |event| events.push(event));
     }

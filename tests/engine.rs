@@ -195,7 +195,13 @@ fn model(name: &str) -> Model {
 
 /// What was generated, the text, and why it ended.
 fn run(model: &Model, ids: &[u32], max_tokens: usize, sampling: Sampling) -> (Vec<u32>, String, GenerationEnd) {
-    let what = Generation { prefix: &Prefix::default(), prompt: &[Stretch::Tokens(ids)], max_tokens, ignore_end: true };
+    let what = Generation {
+        prefix: &Prefix::default(),
+        prompt: &[Stretch::Tokens(ids)],
+        max_tokens,
+        ignore_end: true,
+        speculate: false,
+    };
     let mut text = String::new();
     let out = generate(&model.engine, &model.tokenizer, &what, &mut Sampler::new(sampling, "a"), &mut |event| {
         if let Generating::Token(_, piece) | Generating::Rest(piece) = event {
@@ -222,6 +228,7 @@ fn generation_is_greedy_by_default_and_ends_where_it_should() {
         prompt: &[Stretch::Tokens(&prompt.ids)],
         max_tokens: 32,
         ignore_end: true,
+        speculate: false,
     };
     let mut count = 0;
     let out =
@@ -250,6 +257,7 @@ fn an_end_token_ends_the_answer_and_is_no_part_of_it() {
             prompt: &[Stretch::Tokens(&ids)],
             max_tokens: 64,
             ignore_end: false,
+            speculate: false,
         };
         let out = generate(&model.engine, &model.tokenizer, &what, &mut Sampler::new(sampling, ""), &mut |_| {
             ControlFlow::Continue(())

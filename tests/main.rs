@@ -25,6 +25,8 @@ mod records;
 mod resize;
 mod run;
 mod samplers;
+mod schedule;
+mod scores;
 mod sheet;
 mod timeline;
 mod tokens;

@@ -140,7 +140,9 @@ fn summarize(task: &str, rows: &[Row], records: &[(&str, u64)], bootstrap: Boots
         };
         let numbers = match row.unscored {
             Some(reason) => Err(REASONS[reason].0),
-            None if task == "score" => Ok(Numbers::Score { score: row.score, raw_score: row.raw_score }),
+            None if task == "score" => {
+                Ok(Numbers::Score { score: row.score, raw_score: row.raw_score, expected: None })
+            }
             None => Ok(Numbers::Counts(&counts, row.agree)),
         };
         let events = Events { record: row.n_gt, inserted: row.has_inserted, listed: row.listed };

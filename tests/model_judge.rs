@@ -72,6 +72,80 @@ fn verdicts_are_the_same_bytes_without_reuse_with_other_threads_and_after_an_int
 }
 
 #[test]
+fn verdicts_are_the_same_bytes_at_any_batch() {
+    let workspace = workspace();
+    let mut records = workspace.lines("data.jsonl");
+    // Lengths that end at different times, and records without an answer in between.
+    records.extend((6..14).map(|i| {
+        let caption = "A dog runs and barks. ".repeat(i * 5 % 7);
+        json!({"id": format!("r{i}"), "system": "s", "caption": caption})
+    }));
+    records.insert(4, json!({"id": "long", "system": "s", "caption": "very ".repeat(2000)}));
+    workspace.write_lines("data.jsonl", &records);
+    for warmth in ["", "--temperature 1.2 --seed 3"] {
+        let first = format!("first{}", warmth.len());
+        run(&workspace, &format!("{warmth} --batch 1 --no-speculation"), &first).exits(0);
+        let expected = workspace.read(&format!("{first}/verdicts.jsonl"));
+        assert_eq!(expected.lines().count(), 15);
+        for flags in ["--batch 2", "--batch 4 --no-reuse", "--batch 8", "--batch 64 --no-speculation", ""] {
+            let out = format!("{first}-{}", flags.replace([' ', '-'], ""));
+            run(&workspace, &format!("{warmth} {flags}"), &out).exits(0);
+            assert_eq!(workspace.read(&format!("{out}/verdicts.jsonl")), expected, "{warmth} {flags}");
+        }
+    }
+    run(&workspace, "--batch 0", "none").exits(2).says("--batch 0: give a number from 1 to 1024");
+}
+
+#[test]
+fn a_batch_that_is_killed_ends_with_the_same_bytes_at_another_batch() {
+    let workspace = workspace();
+    let records: Vec<Value> = (0..40)
+        .map(|i| json!({"id": format!("r{i}"), "system": "s", "caption": "A dog runs ".repeat(i % 5 + 1)}))
+        .collect();
+    workspace.write_lines("data.jsonl", &records);
+    run(&workspace, "", "whole").exits(0);
+    let mut kills = 0;
+    for batch in [2, 8, 3, 5, 1].into_iter().cycle().take(40) {
+        let mut child = workspace.start(&format!("{RUN} --out out --batch {batch}"));
+        let stored = || fs::read_to_string(workspace.path("out/verdicts.jsonl")).unwrap_or_default().lines().count();
+        let before = stored();
+        while stored() < before + 3 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        if child.wait().unwrap().success() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 2, "the run is too fast to be killed");
+    run(&workspace, "", "out").exits(0);
+    assert_eq!(workspace.read("out/verdicts.jsonl"), workspace.read("whole/verdicts.jsonl"));
+    assert_eq!(workspace.read("out/summary.json"), workspace.read("whole/summary.json"));
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_is_heard_in_the_middle_of_a_batch() {
+    let workspace = workspace();
+    let records: Vec<Value> = (0..200)
+        .map(|i| json!({"id": format!("r{i}"), "system": "s", "caption": "A dog runs ".repeat(i % 5 + 1)}))
+        .collect();
+    workspace.write_lines("data.jsonl", &records);
+    let child = workspace.start(&format!("{RUN} --out out"));
+    while fs::metadata(workspace.path("out/verdicts.jsonl")).map_or(0, |file| file.len()) == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let ran = Ran::from(child.wait_with_output().unwrap()).exits(130).says("the same command goes on");
+    let stored = workspace.lines("out/verdicts.jsonl").len();
+    assert!((1..200).contains(&stored) && ran.stderr.contains(&format!("{stored} of 200 verdicts")), "{}", ran.stderr);
+    let ids: Vec<Value> = workspace.lines("out/verdicts.jsonl").iter().map(|verdict| verdict["id"].clone()).collect();
+    assert_eq!(ids, (0..stored).map(|i| json!(format!("r{i}"))).collect::<Vec<_>>(), "in order, without a gap");
+}
+
+#[test]
 fn chance_belongs_to_the_record_and_not_to_the_order() {
     let workspace = workspace();
     let warm = "--temperature 1.5 --seed 7";

@@ -11,6 +11,7 @@ mod score;
 mod statement;
 mod thought;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -222,11 +223,29 @@ enum Inner<'a> {
 impl<'a> Reader<'a> {
     /// A reader for one answer. `inputs` are the record's texts that the judge was shown: what stands there word for
     /// word is a quotation.
-    pub fn new(format: &'a Format, count_from: CountFrom, inputs: Vec<&'a str>) -> Self {
+    pub fn new<T: Into<Cow<'a, str>>>(
+        format: &'a Format,
+        count_from: CountFrom,
+        inputs: impl IntoIterator<Item = T>,
+    ) -> Self {
+        let inputs = inputs.into_iter().map(Into::into).collect();
         Self(match &format.0 {
             Kind::Counts(format) => Inner::Counts(CountsReader::new(format, count_from, inputs)),
             Kind::Score(format) => Inner::Score(ScoreReader::new(format, inputs)),
         })
+    }
+
+    /// The same reader, but one that is done with a score alone where it would wait for its reason.
+    pub fn without_reason(mut self) -> Self {
+        if let Inner::Score(reader) = &mut self.0 {
+            reader.leave_out_reason();
+        }
+        self
+    }
+
+    /// Whether the next character may be the first of a score's value.
+    pub fn expects_score(&self) -> bool {
+        matches!(&self.0, Inner::Score(reader) if reader.expects_score())
     }
 
     /// Takes the next piece of the answer. Returns true once the reader is done; later pieces are ignored.

@@ -3,6 +3,7 @@
 //! Invariant: what stands inside a string is never a verdict, and every character is looked at once, in order, so
 //! pieces of any size give the same reading.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ struct Open {
 #[derive(Debug)]
 pub struct ScoreReader<'a> {
     format: &'a ScoreFormat,
-    inputs: Vec<&'a str>,
+    inputs: Vec<Cow<'a, str>>,
     /// The inputs as quotations are compared with them; made when a verdict is there to compare.
     squeezed: OnceCell<Vec<String>>,
     /// Whether the inputs have scores of their own; looked for once.
@@ -117,12 +118,14 @@ pub struct ScoreReader<'a> {
     /// Where the last outermost object ended.
     object_end: usize,
     escaped: bool,
+    /// Whether a score is enough.
+    score_alone: bool,
     done: bool,
 }
 
 impl<'a> ScoreReader<'a> {
     /// A reader for one answer; `inputs` are the texts that the judge was shown.
-    pub fn new(format: &'a ScoreFormat, inputs: Vec<&'a str>) -> Self {
+    pub fn new(format: &'a ScoreFormat, inputs: Vec<Cow<'a, str>>) -> Self {
         Self {
             format,
             inputs,
@@ -141,8 +144,25 @@ impl<'a> ScoreReader<'a> {
             line_start: 0,
             object_end: 0,
             escaped: false,
+            score_alone: false,
             done: false,
         }
+    }
+
+    /// Is done with a score where it would wait for its reason.
+    pub fn leave_out_reason(&mut self) {
+        self.score_alone = true;
+    }
+
+    /// Whether the next character may be the first of a score's value: all that stands of it is what may surround one.
+    pub fn expects_score(&self) -> bool {
+        let only_around = |start: usize| self.text[start..].chars().all(|c| c == '[' || c.is_whitespace());
+        self.is_score_key()
+            && match self.state {
+                State::Value => true,
+                State::BareValue { start, .. } | State::Str { start, key: false, .. } => only_around(start),
+                _ => false,
+            }
     }
 
     /// Takes the next piece.
@@ -463,6 +483,9 @@ impl<'a> ScoreReader<'a> {
             if let Some(object) = self.objects.last_mut() {
                 object.scores.push(value);
             }
+            if self.score_alone {
+                self.settle_early(value, end, on_event);
+            }
         } else if string
             && self.format.spec.reason.as_ref().is_some_and(|reason| object.key.eq_ignore_ascii_case(reason))
         {
@@ -471,6 +494,19 @@ impl<'a> ScoreReader<'a> {
                 object.reason = Some(reason);
             }
         }
+    }
+
+    /// Where no reason is wanted, the first score of an object that opens the answer is all there is to wait for. One
+    /// that may be quoted from the input is read on like any other.
+    fn settle_early(&mut self, value: Result<u32, Reason>, end: usize, on_event: &mut dyn FnMut(Event)) {
+        let [object] = self.objects.as_slice() else { return };
+        let found = Found { value, reason: None, span: object.start..end };
+        if !self.clean || value.is_err() || object.scores.len() > 1 || self.is_quotation(&found) {
+            return;
+        }
+        self.found.push(found);
+        self.done = true;
+        on_event(Event::Done);
     }
 
     fn after_value(&mut self, c: char, on_event: &mut dyn FnMut(Event)) {
@@ -507,6 +543,10 @@ impl<'a> ScoreReader<'a> {
 
     /// The outermost object, which started at `start`, is complete.
     fn settle(&mut self, found: Option<Found>, start: usize, on_event: &mut dyn FnMut(Event)) {
+        // Its score alone was enough.
+        if self.done {
+            return;
+        }
         let first = std::mem::replace(&mut self.clean, false);
         let between = self.text[self.object_end..start].trim();
         // `[{…}, {…}]`, `either {…} or {…}`: alternatives, not a draft and its revision.
@@ -517,7 +557,8 @@ impl<'a> ScoreReader<'a> {
         if alternative && self.found.last().is_some_and(|before| before.value != found.value) {
             found.value = Err(Reason::Contradictory);
         }
-        let complete = found.value.is_ok() && (found.reason.is_some() || self.format.spec.reason.is_none());
+        let complete =
+            found.value.is_ok() && (found.reason.is_some() || self.score_alone || self.format.spec.reason.is_none());
         self.done = first && complete && !self.is_quotation(&found);
         if self.found.len() == FOUND_KEPT {
             self.found.remove(0);

@@ -104,6 +104,7 @@ impl Args {
             prompt: &prompt.stretches(&seen, 0),
             max_tokens: self.flags.max_tokens.unwrap_or(MAX_TOKENS),
             ignore_end: self.ignore_end,
+            speculate: !self.flags.no_speculation,
         };
         let mut sampler = Sampler::new(sampling, "");
         let mut waiting = Waiting::new("reading the prompt", self.json);

@@ -12,7 +12,7 @@ use super::End;
 use super::exit::Usage;
 use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
-use super::model::{ModelFlags, open_judge};
+use super::model::{ModelFlags, PaceFlags, open_judge};
 use super::output::{print, printable_lines};
 use super::progress::Waiting;
 use crate::answer::CountFrom;
@@ -20,7 +20,7 @@ use crate::dataset::{Entry, Record};
 use crate::judge::Said;
 use crate::run::{Setting, judge_record};
 use crate::task::Catalog;
-use crate::verdict::{Outcome, RuleCheck, Scored, Verdict};
+use crate::verdict::{Distribution, Outcome, RuleCheck, Scored, Verdict};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,6 +80,9 @@ pub struct Args {
     /// Where counts come from
     #[arg(long, value_enum, default_value_t = CountFrom::Stated)]
     count_from: CountFrom,
+    /// End the answer where its score does, without the reason behind it (tasks with a score)
+    #[arg(long)]
+    no_reason: bool,
     /// Print the verdict as JSON (capjudge schema verdict)
     #[arg(long)]
     json: bool,
@@ -97,7 +100,7 @@ impl Args {
     pub fn run(self) -> Result<End> {
         let catalog = Catalog::load(self.prompts.as_deref())?;
         let task = catalog.get(&self.task)?;
-        let mut judge = open_judge(&self.judge, &self.model, true, self.json)?;
+        let mut judge = open_judge(&self.judge, &self.model, &PaceFlags::default(), self.json)?;
         judge.check(task)?;
         let record = self.record()?;
         let base = match &self.record {
@@ -106,7 +109,7 @@ impl Args {
         };
         let entry =
             Entry { line: 1, id: record.id.clone(), system: Some(record.system.clone()), hash: 0, record: Ok(record) };
-        let setting = Setting { task, count_from: self.count_from, base: &base };
+        let setting = Setting { task, count_from: self.count_from, reason: !self.no_reason, base: &base };
         let mut player = self.look.player_for(task, judge.sees_frames() || self.with_frames)?;
         let interrupt = listen_for_interrupt()?;
         let mut waiting = Waiting::new("asking the judge", self.json);
@@ -119,7 +122,7 @@ impl Args {
                 waiting.say(&format!("answering: {pieces} tokens"));
             }
         };
-        let judged = judge_record(&setting, judge.as_mut(), player.as_mut(), &entry, 1, &interrupt, &mut watch);
+        let judged = judge_record(&setting, judge.as_mut(), player.as_mut(), entry, &interrupt, &mut watch);
         waiting.end();
         let Some((verdict, _)) = judged? else { return Ok(End::Interrupted) };
         let text = if self.json {
@@ -197,6 +200,10 @@ fn describe(verdict: &Verdict) -> String {
                 text.push_str(&format!("the judge gave {}\n", score.raw_score));
             }
             text.extend(score.rules.iter().map(describe_rule));
+            text.extend(score.distribution.iter().map(|distribution| {
+                let Distribution { expected, entropy, .. } = distribution;
+                format!("expected by the model's probabilities: {expected:.2} (entropy {entropy:.2})\n")
+            }));
             text.extend(score.reason.iter().map(|reason| format!("reason: {reason}\n")));
             text
         }

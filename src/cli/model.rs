@@ -56,7 +56,41 @@ pub struct ModelFlags {
     /// Threads of the CPU; all physical cores unless said otherwise
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Do not guess words from the prompt to check several at once; the answers are the same
+    #[arg(long)]
+    pub no_speculation: bool,
 }
+
+/// How a judge gets through many records. None of it changes a verdict.
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "Speed")]
+pub struct PaceFlags {
+    /// How many records are judged at once; 8 unless said otherwise. More take more memory; the verdicts are the same
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Read every prompt from its first word, also the rubric and the frames that others have too; the verdicts are the
+    /// same
+    #[arg(long)]
+    no_reuse: bool,
+    /// The memory for what was read and seen of the last videos; 1024 unless said otherwise
+    #[arg(long, value_name = "MB", conflicts_with = "no_reuse")]
+    reuse_memory: Option<u64>,
+}
+
+impl PaceFlags {
+    /// The flag that was given, if any was: for judges that are no model.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.batch.is_some(), "--batch"),
+            (self.no_reuse, "--no-reuse"),
+            (self.reuse_memory.is_some(), "--reuse-memory"),
+        ];
+        given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+    }
+}
+
+/// The most records that are judged at once.
+const MOST_AT_ONCE: usize = 1024;
 
 impl ModelFlags {
     /// What the flags say, checked.
@@ -132,27 +166,35 @@ impl ModelFlags {
             (self.seed.is_some(), "--seed"),
             (self.max_tokens.is_some(), "--max-tokens"),
             (self.threads.is_some(), "--threads"),
+            (self.no_speculation, "--no-speculation"),
         ];
         given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
     }
 }
 
 /// Opens a judge by its name.
-pub fn open_judge(name: &str, flags: &ModelFlags, reuse: bool, quiet: bool) -> Result<Box<dyn Judge>> {
+pub fn open_judge(name: &str, flags: &ModelFlags, pace: &PaceFlags, quiet: bool) -> Result<Box<dyn Judge>> {
     let mut settings = Settings::default();
     if judge::scripted(name).is_some() {
-        if let Some(flag) = flags.given().or((!reuse).then_some("--no-reuse")) {
+        if let Some(flag) = flags.given().or(pace.given()) {
             return Err(Usage(format!("{flag} is for judges that load a model; {name} replays answers")).into());
         }
     } else {
+        let bytes = pace.reuse_memory.map(|memory| memory.saturating_mul(1 << 20));
         settings = Settings {
             load: flags.load()?,
             sampling: flags.sampling()?,
             max_tokens: flags.max_tokens.unwrap_or(settings.max_tokens),
-            reuse,
+            batch: pace.batch.unwrap_or(settings.batch),
+            speculate: !flags.no_speculation,
+            reuse: !pace.no_reuse,
+            kept_bytes: bytes.unwrap_or(settings.kept_bytes),
         };
         if settings.max_tokens == 0 {
             return Err(Usage("--max-tokens 0: an answer needs at least one".to_owned()).into());
+        }
+        if !(1..=MOST_AT_ONCE).contains(&settings.batch) {
+            return Err(Usage(format!("--batch {}: give a number from 1 to {MOST_AT_ONCE}", settings.batch)).into());
         }
     }
     let mut waiting = Waiting::new(&format!("loading {name}"), quiet);

@@ -10,6 +10,8 @@ use crate::run::Progress;
 
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 const BETWEEN_UPDATES: Duration = Duration::from_millis(100);
+/// How long pieces are counted for a rate.
+const WINDOW: Duration = Duration::from_secs(5);
 
 /// Shows how a run is getting on.
 pub struct Bar {
@@ -21,8 +23,8 @@ pub struct Bar {
     last_line: Instant,
     last_update: Instant,
     unscored: u64,
-    /// When the answer in hand began, and its pieces so far.
-    answer: (Instant, u64),
+    /// Since when pieces of answers are counted, and how many there were: of all records that are under way.
+    pieces: (Instant, u64),
 }
 
 impl Bar {
@@ -43,7 +45,7 @@ impl Bar {
             last_line: now,
             last_update: now,
             unscored: 0,
-            answer: (now, 0),
+            pieces: (now, 0),
         }
     }
 
@@ -104,26 +106,23 @@ impl Progress for Bar {
     }
 
     fn said(&mut self, said: Said<'_>) {
+        let (since, pieces) = &mut self.pieces;
+        *pieces += u64::from(matches!(said, Said::Text(_)));
+        if self.last_update.elapsed() < BETWEEN_UPDATES {
+            return;
+        }
+        let seconds = since.elapsed().as_secs_f64();
         let now = match said {
             Said::Looking => ", decoding the video".to_owned(),
-            Said::Reading { done, of } => {
-                self.answer = (Instant::now(), 0);
-                format!(", reading {done}/{of} tokens")
-            }
-            Said::Text(_) => {
-                let (begin, pieces) = &mut self.answer;
-                *pieces += 1;
-                let seconds = begin.elapsed().as_secs_f64();
-                // The first piece comes with the prompt's last chunk: it says nothing of the rate.
-                if *pieces == 1 {
-                    *begin = Instant::now();
-                }
-                if *pieces < 3 || self.last_update.elapsed() < BETWEEN_UPDATES {
-                    return;
-                }
-                format!(", {:.1} tokens/s", (*pieces - 1) as f64 / seconds.max(1e-3))
-            }
+            // While some answers are written, how fast that goes says more than how far the next prompt is.
+            _ if *pieces > 2 => format!(", {:.1} tokens/s", *pieces as f64 / seconds.max(1e-3)),
+            Said::Reading { done, of } => format!(", reading {done}/{of} tokens"),
+            Said::Text(_) => return,
         };
+        // The rate is that of the last seconds.
+        if since.elapsed() >= WINDOW {
+            self.pieces = (Instant::now(), 0);
+        }
         self.last_update = Instant::now();
         self.bar.set_message(self.message(&now));
         self.bar.tick();

@@ -9,7 +9,7 @@ use clap::Args as ClapArgs;
 use super::End;
 use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
-use super::model::{ModelFlags, open_judge};
+use super::model::{ModelFlags, PaceFlags, open_judge};
 use super::output::{print, say};
 use super::progress::Bar;
 use crate::answer::CountFrom;
@@ -64,12 +64,14 @@ pub struct Args {
     /// The longest line of the data set that is read
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().line_bytes)]
     max_line_bytes: usize,
-    /// Read every prompt from its first word, also the rubric that all have in common; the verdicts are the same
+    /// End an answer where its score does, without the reason behind it (tasks with a score)
     #[arg(long)]
-    no_reuse: bool,
+    no_reason: bool,
     /// No progress, no table
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    pace: PaceFlags,
     #[command(flatten)]
     model: ModelFlags,
     /// Sample each record's video although the judge does not look at it: damaged videos come out unscored, and verdicts
@@ -120,12 +122,13 @@ impl Args {
             data: self.data,
             out: self.out,
             count_from: self.count_from,
+            reason: !self.no_reason,
             retry_unscored: self.retry_unscored,
             limits: Limits { line_bytes: self.max_line_bytes },
         };
         // Before a model is loaded, which can take its time.
         let interrupt = listen_for_interrupt()?;
-        let mut judge = open_judge(&self.judge, &self.model, !self.no_reuse, self.quiet)?;
+        let mut judge = open_judge(&self.judge, &self.model, &self.pace, self.quiet)?;
         judge.check(plan.task)?;
         let looks = judge.sees_frames() || self.with_frames;
         let mut player = self.look.player_for(plan.task, looks)?;

@@ -14,4 +14,4 @@ pub use check::{Problem, ProblemKind, check, empty_caption};
 pub use digest::{HashingReader, IdDigest, SeenIds, sha256_bytes, sha256_text};
 pub use reader::{DataError, Entry, Limits, RecordReader};
 pub use record::{Broken, GroundTruthEvent, Record, Video};
-pub use survey::{Survey, survey};
+pub use survey::{Place, Places, Survey, survey};

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -91,6 +91,9 @@ pub struct RecordReader<R = File> {
     input: BufReader<R>,
     limits: Limits,
     line: u64,
+    /// Where the next line begins, and where the last one did.
+    offset: u64,
+    last: u64,
     buffer: Vec<u8>,
 }
 
@@ -98,6 +101,23 @@ impl RecordReader {
     /// Opens a data set.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, DataError> {
         Ok(Self::of(open_file(path)?, path, limits))
+    }
+
+    /// Goes to the line of that number, which begins at that byte.
+    pub fn go_to(&mut self, offset: u64, line: u64) -> Result<(), DataError> {
+        let error = |source| DataError::Io { path: self.path.clone(), source };
+        // Lines that follow each other are in the buffer already.
+        if offset != self.offset {
+            self.input.seek(SeekFrom::Start(offset)).map_err(error)?;
+        }
+        (self.offset, self.line) = (offset, line.saturating_sub(1));
+        Ok(())
+    }
+
+    /// How long the file is now.
+    pub fn bytes(&self) -> Result<u64, DataError> {
+        let error = |source| DataError::Io { path: self.path.clone(), source };
+        self.input.get_ref().metadata().map(|data| data.len()).map_err(error)
     }
 }
 
@@ -128,7 +148,17 @@ fn open_file(path: &Path) -> Result<File, DataError> {
 impl<R: Read> RecordReader<R> {
     fn of(input: R, path: &Path, limits: Limits) -> Self {
         let input = BufReader::with_capacity(1 << 18, input);
-        Self { path: path.to_owned(), input, limits, line: 0, buffer: Vec::new() }
+        Self { path: path.to_owned(), input, limits, line: 0, offset: 0, last: 0, buffer: Vec::new() }
+    }
+
+    /// Where the last entry's line begins, in bytes.
+    pub fn last_offset(&self) -> u64 {
+        self.last
+    }
+
+    /// Where the next line begins: behind the last one the length of the file.
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     fn next_entry(&mut self) -> Option<Result<Entry, DataError>> {
@@ -139,11 +169,15 @@ impl<R: Read> RecordReader<R> {
             match self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer) {
                 Err(source) => return Some(Err(DataError::Io { path: self.path.clone(), source })),
                 Ok(0) => return None,
-                Ok(_) => {}
+                Ok(read) => {
+                    self.last = self.offset;
+                    self.offset += read as u64;
+                }
             }
             if self.buffer.len() as u64 == limit && !self.buffer.ends_with(b"\n") {
-                if let Err(source) = self.input.skip_until(b'\n') {
-                    return Some(Err(DataError::Io { path: self.path.clone(), source }));
+                match self.input.skip_until(b'\n') {
+                    Ok(skipped) => self.offset += skipped as u64,
+                    Err(source) => return Some(Err(DataError::Io { path: self.path.clone(), source })),
                 }
                 let limit = self.limits.line_bytes;
                 return Some(Err(self.wrong(format!("longer than {limit} bytes; raise --max-line-bytes to allow it"))));

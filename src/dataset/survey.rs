@@ -4,6 +4,7 @@
 //! hour of judging is spent on it.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use super::{DataError, Limits, RecordReader, SeenIds};
@@ -22,10 +23,34 @@ pub struct Survey {
     /// The [`hash`](super::Entry::hash) of each record's line, in the order of the records (blank lines have none), so
     /// that whoever reads the file again can tell at each record whether it is the one that was surveyed.
     pub line_hashes: Vec<u64>,
+    /// Where each record stands, in the same order, if that was asked for.
+    pub places: Vec<Place>,
+    /// How long the file is.
+    pub bytes: u64,
+}
+
+/// Where a record stands in its file, and which video it is about: little enough to keep for each of a million.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Where its line begins.
+    pub offset: u64,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// A hash of its video's name; `None` if it names none.
+    pub video: Option<u64>,
+}
+
+/// Whether places are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// No.
+    Skip,
+    /// Yes.
+    Note,
 }
 
 /// Reads the whole data set once. `seen` is called after every record, for a progress bar.
-pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<Survey, DataError> {
+pub fn survey(path: &Path, limits: Limits, places: Places, mut seen: impl FnMut(u64)) -> Result<Survey, DataError> {
     let mut reader = RecordReader::open_hashing(path, limits)?;
     let mut ids = SeenIds::default();
     let mut errors = Vec::new();
@@ -33,12 +58,22 @@ pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<
     let mut records = 0;
     let mut systems = BTreeMap::new();
     let mut line_hashes = Vec::new();
-    for entry in reader.by_ref() {
+    let mut noted = Vec::new();
+    while let Some(entry) = reader.next() {
         let error = match entry {
             Ok(entry) => {
                 records += 1;
                 seen(records);
                 line_hashes.push(entry.hash);
+                if places == Places::Note {
+                    let video = entry.record.as_ref().ok().and_then(|record| record.video.as_ref());
+                    let video = video.map(|video| {
+                        let mut hasher = DefaultHasher::new();
+                        video.paths(Path::new("")).hash(&mut hasher);
+                        hasher.finish()
+                    });
+                    noted.push(Place { offset: reader.last_offset(), line: entry.line, video });
+                }
                 *systems.entry(entry.system.unwrap_or_default()).or_default() += 1;
                 match ids.note(&entry.id, entry.line) {
                     None => continue,
@@ -61,6 +96,7 @@ pub fn survey(path: &Path, limits: Limits, mut seen: impl FnMut(u64)) -> Result<
     if !errors.is_empty() {
         return Err(DataError::Unusable { errors, more });
     }
+    let bytes = reader.offset();
     let sha256 = reader.finish()?;
-    Ok(Survey { sha256, records, systems, line_hashes })
+    Ok(Survey { sha256, records, systems, line_hashes, places: noted, bytes })
 }

@@ -1,16 +1,15 @@
-//! An answer to a prompt, token by token.
+//! An answer to one prompt, token by token: the scheduler with nobody else in it.
 //!
-//! Invariant: generation ends at an end token, when nobody wants more, or at its limit, and says which.
+//! Invariant: generation ends at an end token, when its guide says that it is whole, when nobody wants more, or at its
+//! limit, and says which.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
 
-use super::text::TextStream;
-use super::{Chunk, Engine, EngineError, Input, Prefix, Rows, Sampler, Sequence, Stretch};
+use super::{Chunk, Engine, EngineError, Input, Prefix, Request, Rows, Sampler, Scheduler, Stretch, Tree, Weighed};
 use crate::model::TokenId;
 use crate::model::tokenizer::Tokenizer;
 
-/// How many tokens of a prompt are read at once: enough to be fast, few enough to answer Ctrl-C and to bound memory.
+/// How many tokens of a beginning are read at once.
 const CHUNK: usize = 128;
 
 /// What is generated, and until when.
@@ -24,12 +23,14 @@ pub struct Generation<'a> {
     pub max_tokens: usize,
     /// Whether end tokens are tokens like all others.
     pub ignore_end: bool,
+    /// Whether tokens are guessed; the answer is the same.
+    pub speculate: bool,
 }
 
 /// What happens while an answer is generated.
 #[derive(Debug, Clone, Copy)]
 pub enum Generating<'a> {
-    /// So many tokens of the prompt are read, of so many.
+    /// So many tokens of the prompt are read, of so many; those that were read before count too.
     Reading {
         /// Tokens read.
         done: usize,
@@ -47,7 +48,7 @@ pub enum Generating<'a> {
 /// Why generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// At an end token.
+    /// At an end token, or where the answer was whole by its guide.
     Token,
     /// At the limit.
     Limit,
@@ -62,40 +63,14 @@ pub struct Generated {
     pub tokens: Vec<TokenId>,
     /// Why it ended.
     pub end: End,
-    /// Time to read the prompt, up to the first logits.
+    /// Tokens of the prompt that were read before.
+    pub reused: usize,
+    /// Time to read the prompt, up to the first logits; of steps with others in them, its share by rows.
     pub prompt_seconds: f64,
-    /// Time for all that followed.
+    /// Time for all that followed, counted in the same way.
     pub decode_seconds: f64,
-}
-
-/// Reads a prompt into a sequence, chunk by chunk; gives the logits of its last row. `None` if nobody wants more.
-fn read(
-    engine: &Engine,
-    sequence: &mut Sequence,
-    prompt: &[Stretch<'_>],
-    logits: Rows,
-    on: &mut dyn FnMut(Generating<'_>) -> ControlFlow<()>,
-) -> Result<Option<Vec<f32>>, EngineError> {
-    let mut last = Vec::new();
-    let mut done = 0;
-    let all = prompt.iter().map(Stretch::length).sum();
-    for stretch in prompt {
-        let start = sequence.next_position();
-        for first in (0..stretch.length()).step_by(CHUNK) {
-            if on(Generating::Reading { done, of: all }).is_break() {
-                return Ok(None);
-            }
-            let rows = first..stretch.length().min(first + CHUNK);
-            done += rows.len();
-            let input = match stretch {
-                Stretch::Tokens(tokens) => Input::Tokens(&tokens[rows]),
-                Stretch::Visual(visual) => Input::Visual { visual, rows, start },
-            };
-            let logits = if done == all { logits } else { Rows::None };
-            last = engine.step(&mut [Chunk { sequence, input, logits }])?.last(0).to_vec();
-        }
-    }
-    Ok(Some(last))
+    /// What else could have stood at places that somebody weighed.
+    pub weighed: Vec<Weighed>,
 }
 
 /// Reads the beginning of prompts once, for all sequences that have it. `None` if nobody wants more.
@@ -104,10 +79,23 @@ pub fn prefill(
     beginning: &[Stretch<'_>],
     on: &mut dyn FnMut(Generating<'_>) -> ControlFlow<()>,
 ) -> Result<Option<Prefix>, EngineError> {
-    let length = beginning.iter().map(Stretch::length).sum();
-    let mut sequence = engine.fork(&Prefix::default(), length)?;
-    let read = read(engine, &mut sequence, beginning, Rows::None, on)?;
-    Ok(read.map(|_| sequence.freeze()))
+    let all = beginning.iter().map(Stretch::length).sum();
+    let mut sequence = engine.fork(&Prefix::default(), all)?;
+    for stretch in beginning {
+        let start = sequence.next_position();
+        for first in (0..stretch.length()).step_by(CHUNK) {
+            if on(Generating::Reading { done: sequence.length(), of: all }).is_break() {
+                return Ok(None);
+            }
+            let rows = first..stretch.length().min(first + CHUNK);
+            let input = match stretch {
+                Stretch::Tokens(tokens) => Input::Tokens(&tokens[rows]),
+                Stretch::Visual(visual) => Input::Visual { visual, rows, start },
+            };
+            engine.step(&mut [Chunk { sequence: &mut sequence, input, logits: Rows::None }])?;
+        }
+    }
+    Ok(Some(sequence.freeze()))
 }
 
 /// Answers a prompt. What happens goes to `on`, which may end it.
@@ -118,45 +106,23 @@ pub fn generate(
     sampler: &mut Sampler,
     on: &mut dyn FnMut(Generating<'_>) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
-    let start = Instant::now();
-    let rows: usize = what.prompt.iter().map(Stretch::length).sum();
-    let length = what.prefix.length() + rows;
-    if length >= engine.context() {
-        return Err(EngineError::Context { needed: length + 1, context: engine.context() });
-    }
-    // An answer that the context cuts off is cut off like any other.
-    let limit = what.max_tokens.min(engine.context() - length);
-    let mut sequence = engine.fork(what.prefix, rows + limit)?;
-    let mut out = Generated { tokens: Vec::new(), end: End::Stopped, prompt_seconds: 0.0, decode_seconds: 0.0 };
-    let Some(mut logits) = read(engine, &mut sequence, what.prompt, Rows::Last, on)? else { return Ok(out) };
-    out.prompt_seconds = start.elapsed().as_secs_f64();
-    let start = Instant::now();
-    let mut stream = TextStream::default();
-    out.end = 'end: {
-        if on(Generating::First(&logits)).is_break() {
-            break 'end End::Stopped;
-        }
-        while out.tokens.len() < limit {
-            let token = sampler.sample(&logits)?;
-            if tokenizer.is_end(token) && !what.ignore_end {
-                break 'end End::Token;
-            }
-            out.tokens.push(token);
-            let text = stream.push(&tokenizer.bytes(token).unwrap_or_default());
-            if on(Generating::Token(token, &text)).is_break() {
-                break 'end End::Stopped;
-            }
-            if out.tokens.len() < limit {
-                let chunk = Chunk { sequence: &mut sequence, input: Input::Tokens(&[token]), logits: Rows::Last };
-                logits = engine.step(&mut [chunk])?.last(0).to_vec();
-            }
-        }
-        End::Limit
+    let request = Request {
+        prompt: what.prompt.iter().map(|stretch| stretch.to_passage()).collect(),
+        start: what.prefix.clone(),
+        marks: Vec::new(),
+        max_tokens: what.max_tokens,
+        ignore_end: what.ignore_end,
+        sampler: sampler.clone(),
+        guide: None,
+        weigh: None,
+        speculate: what.speculate,
     };
-    let rest = stream.finish();
-    if out.end != End::Stopped && !rest.is_empty() && on(Generating::Rest(&rest)).is_break() {
-        out.end = End::Stopped;
+    let mut tree = Tree::new(0);
+    let mut scheduler = Scheduler::new(engine, tokenizer, &mut tree);
+    scheduler.admit(0, request)?;
+    loop {
+        if let Some((_, generated)) = scheduler.step(&mut |_, event| on(event))?.pop() {
+            return generated;
+        }
     }
-    out.decode_seconds = start.elapsed().as_secs_f64();
-    Ok(out)
 }

@@ -38,6 +38,12 @@ impl Segment {
         let layers = shape.layers.iter().map(|(heads, dim)| Ok((zeros(*heads, *dim)?, zeros(*heads, *dim)?)));
         Ok(Self { layers: layers.collect::<Result<_>>()?, capacity, length: 0 })
     }
+
+    /// What it takes, used or not.
+    fn bytes(&self) -> u64 {
+        let size = |tensor: &Tensor| (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64;
+        self.layers.iter().map(|(keys, values)| size(keys) + size(values)).sum()
+    }
 }
 
 /// The beginning of sequences, shared by all that fork from it.
@@ -52,6 +58,17 @@ impl Prefix {
     /// Positions in it.
     pub fn length(&self) -> usize {
         self.segments.iter().map(|segment| segment.length).sum()
+    }
+
+    /// The memory of the segments that its last `rows` rows lie in.
+    pub(super) fn bytes_of_last(&self, rows: usize) -> u64 {
+        let mut left = rows;
+        let held = self.segments.iter().rev().take_while(|segment| {
+            let wanted = left > 0;
+            left = left.saturating_sub(segment.length);
+            wanted
+        });
+        held.map(|segment| segment.bytes()).sum()
     }
 }
 
@@ -88,6 +105,11 @@ impl Sequence {
     /// Rows so far.
     pub fn length(&self) -> usize {
         self.prefix.length() + self.own.iter().map(|segment| segment.length).sum::<usize>()
+    }
+
+    /// Rows that are not of its prefix.
+    pub(super) fn own_length(&self) -> usize {
+        self.length() - self.prefix.length()
     }
 
     /// Positions that may still come.

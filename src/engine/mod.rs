@@ -1,27 +1,39 @@
 //! The engine: a batched step over ragged sequences, and what stands on it.
 //!
 //! ```text
-//!  step ◀── generate ◀── judge        Prefill, decoding, batches, forks and drafts are all the one call.
+//!  step ◀── answering ◀── schedule ◀── generate, judge
+//!                 draft, guide, weigh         tree
+//!
+//!  Prefill, decoding, batches, forks and guesses are all the one call of `step`.
 //! ```
 //!
 //! Invariant: on the CPU the logits of a sequence do not depend, to the last bit, on how it was cut into chunks, on
 //! what it shares with others, or on who stands beside it in a step.
 
+mod answering;
 mod attend;
+mod draft;
 #[cfg(feature = "flash-attn")]
 mod flash;
 mod generate;
 mod guide;
 mod kv;
 mod sampler;
+mod schedule;
 pub mod text;
+mod tree;
 mod visual;
+mod weigh;
 
+pub use answering::Request;
 pub use generate::{End as GenerationEnd, Generated, Generating, Generation, generate, prefill};
 pub use guide::{Guide, GuideError};
 pub use kv::{Prefix, Sequence};
 pub use sampler::{Sampler, Sampling, top};
-pub use visual::{Stretch, Visual, stretches};
+pub use schedule::{Ended, On, Scheduler};
+pub use tree::{DEFAULT_BYTES as TREE_BYTES, Key, Mark, Tree};
+pub use visual::{Passage, Stretch, Visual, stretches};
+pub use weigh::{Follow, Weigh, Weighed};
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,9 +66,15 @@ pub enum EngineError {
         /// New tokens.
         tokens: usize,
     },
+    /// There is nothing to answer.
+    #[error("internal error: a prompt without a token")]
+    Empty,
     /// The logits are not numbers.
     #[error("the model's logits are not numbers: its weights or its configuration are damaged; check the files")]
     NotANumber,
+    /// The guide of an answer failed.
+    #[error(transparent)]
+    Guide(#[from] GuideError),
     /// The tensor library failed.
     #[error("internal error in the model: {0}")]
     Tensor(#[from] candle_core::Error),
@@ -112,6 +130,8 @@ pub enum Rows {
     None,
     /// The last one.
     Last,
+    /// So many of the last ones.
+    Tail(usize),
     /// All.
     All,
 }
@@ -196,6 +216,7 @@ impl Engine {
             let asked = match chunk.logits {
                 Rows::None => 0,
                 Rows::Last => count.min(1),
+                Rows::Tail(rows) => count.min(rows),
                 Rows::All => count,
             };
             wanted.extend((first + count - asked..first + count).map(|row| row as u32));

@@ -3,6 +3,7 @@
 //! Invariant: all tensors have as many rows as there are positions, so a part of a picture is a part of each.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use candle_core::{Result, Tensor, bail};
 
@@ -14,7 +15,7 @@ use crate::model::rope::Position;
 pub struct Visual {
     rows: Tensor,
     deep: Vec<Tensor>,
-    positions: Vec<Position>,
+    positions: Arc<[Position]>,
 }
 
 impl Visual {
@@ -25,7 +26,7 @@ impl Visual {
         if shape.0 == 0 || shape.0 != positions.len() || deep.iter().any(|deep| deep.dims() != [shape.0, shape.1]) {
             bail!("{} positions for rows of shape {shape:?}", positions.len());
         }
-        Ok(Self { rows, deep, positions })
+        Ok(Self { rows, deep, positions: positions.into() })
     }
 
     /// Rows that stand one after another, as tokens do.
@@ -42,6 +43,12 @@ impl Visual {
     /// What takes the place of embeddings.
     pub fn rows(&self) -> &Tensor {
         &self.rows
+    }
+
+    /// The memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        let size = |tensor: &Tensor| (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64;
+        size(&self.rows) + self.deep.iter().map(size).sum::<u64>()
     }
 
     /// What is added behind the first layers.
@@ -70,6 +77,35 @@ pub enum Stretch<'a> {
 }
 
 impl Stretch<'_> {
+    /// Rows in it.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Tokens(tokens) => tokens.len(),
+            Self::Visual(visual) => visual.length(),
+        }
+    }
+}
+
+impl Stretch<'_> {
+    /// The same, to be kept while it is read.
+    pub fn to_passage(self) -> Passage {
+        match self {
+            Self::Tokens(tokens) => Passage::Tokens(tokens.to_vec()),
+            Self::Visual(visual) => Passage::Visual(visual.clone()),
+        }
+    }
+}
+
+/// A stretch of a prompt that is its own.
+#[derive(Debug, Clone)]
+pub enum Passage {
+    /// Tokens.
+    Tokens(Vec<TokenId>),
+    /// A picture.
+    Visual(Visual),
+}
+
+impl Passage {
     /// Rows in it.
     pub fn length(&self) -> usize {
         match self {

@@ -4,38 +4,57 @@
 //! `answer/`'s work, the same for every judge.
 
 mod model;
+mod scale;
 mod scripted;
+mod sights;
 
-pub use model::ModelJudge;
+pub use model::{Guides, ModelJudge};
 pub use scripted::ScriptedJudge;
+pub use sights::SIGHT_BYTES;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::answer::Finish;
-use crate::engine::{EngineError, Sampling};
+use crate::engine::{EngineError, Sampling, TREE_BYTES, Weighed};
 use crate::media::Frames;
 use crate::model::{LoadOptions, ModelError};
 use crate::prompt::Prompt;
 use crate::task::Task;
 
 /// What a judge is asked.
-#[derive(Debug)]
-pub struct Question<'a> {
+#[derive(Debug, Clone)]
+pub struct Question<'t> {
+    /// Tells it from the others that are being answered.
+    pub number: u64,
     /// The record's id.
-    pub id: &'a str,
-    /// The task's name.
-    pub task: &'a str,
+    pub id: String,
+    /// The task.
+    pub task: &'t Task,
     /// Which attempt at the record this is.
     pub attempt: u32,
     /// The prompt.
-    pub prompt: &'a Prompt<'a>,
+    pub prompt: Prompt<'t>,
+    /// How many events the record has.
+    pub events: usize,
+    /// How many of them were inserted: 1 or 0.
+    pub inserted: usize,
     /// The frames of the video, where the task shows any and the judge looks at them.
-    pub frames: Option<&'a Frames>,
+    pub frames: Option<Sight>,
+}
+
+/// The frames that a judge is shown.
+#[derive(Debug, Clone)]
+pub struct Sight {
+    /// The frames.
+    pub frames: Arc<Frames>,
+    /// SHA-256 over their pixels.
+    pub sha256: String,
 }
 
 /// Which judge it is, for a run's fingerprint.
@@ -70,6 +89,8 @@ pub enum Said<'a> {
 pub struct Answered {
     /// How it ended.
     pub finish: Finish,
+    /// How likely each score was, at every place of the answer where one was written; empty if nobody knows.
+    pub scores: Vec<Weighed>,
     /// What it took; `None` if nothing was computed.
     pub effort: Option<Effort>,
 }
@@ -79,21 +100,33 @@ pub struct Answered {
 pub struct Effort {
     /// Tokens of the prompt.
     pub prompt_tokens: u64,
-    /// Those of them that an earlier answer had read already.
+    /// Those of them that another answer had read already.
     pub reused_tokens: u64,
     /// Tokens of the answer.
     pub answer_tokens: u64,
     /// Time to look at the frames; 0 where there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub vision_seconds: f64,
-    /// Time to read the prompt.
+    /// Time to read the prompt; of steps that other answers had a part in, its share by rows.
     pub prompt_seconds: f64,
-    /// Time to write the answer.
+    /// Time to write the answer, counted in the same way.
     pub answer_seconds: f64,
 }
 
 fn is_zero(seconds: &f64) -> bool {
     *seconds == 0.0
+}
+
+/// Who asks many questions: hands them out one after another, hears the answers, and takes note of their ends.
+pub trait Desk<'t> {
+    /// The next question; `None` if there is none left. Each has a number of its own.
+    fn next(&mut self) -> Option<Question<'t>>;
+
+    /// Hears what a judge does about the question of that number; `Break` means that no more of it is wanted.
+    fn hear(&mut self, number: u64, said: Said<'_>) -> ControlFlow<()>;
+
+    /// The answer to the question of that number ended, or there is none.
+    fn end(&mut self, number: u64, answered: Result<Answered, JudgeError>);
 }
 
 /// Answers questions.
@@ -116,6 +149,19 @@ pub trait Judge {
         question: &Question<'_>,
         on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
     ) -> Result<Answered, JudgeError>;
+
+    /// Answers all questions of a desk, several at once if the judge can. An error is one that ends all of them; what
+    /// concerns one question goes to [`Desk::end`].
+    fn answer_all<'t>(&mut self, desk: &mut dyn Desk<'t>) -> Result<(), JudgeError> {
+        while let Some(question) = desk.next() {
+            let number = question.number;
+            match self.answer(&question, &mut |said| desk.hear(number, said)) {
+                Err(error @ JudgeError::NoAnswer(_)) => desk.end(number, Err(error)),
+                answered => desk.end(number, Ok(answered?)),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How a judge that is a model answers.
@@ -127,16 +173,33 @@ pub struct Settings {
     pub sampling: Sampling,
     /// The longest answer; a longer one is cut off and not scored.
     pub max_tokens: usize,
+    /// How many questions are answered at once.
+    pub batch: usize,
+    /// Whether tokens are guessed from the prompt, and checked several at a time.
+    pub speculate: bool,
     /// Whether what prompts have in common is read once.
     pub reuse: bool,
+    /// The memory for what was read and seen of videos; what does not fit is read again.
+    pub kept_bytes: u64,
 }
 
 /// The longest answer, unless the user says otherwise: a long list of events takes about half of it.
 pub const MAX_TOKENS: usize = 2048;
 
+/// How many questions are answered at once, unless the user says otherwise.
+pub const BATCH: usize = 8;
+
 impl Default for Settings {
     fn default() -> Self {
-        Self { load: LoadOptions::default(), sampling: Sampling::default(), max_tokens: MAX_TOKENS, reuse: true }
+        Self {
+            load: LoadOptions::default(),
+            sampling: Sampling::default(),
+            max_tokens: MAX_TOKENS,
+            batch: BATCH,
+            speculate: true,
+            reuse: true,
+            kept_bytes: TREE_BYTES,
+        }
     }
 }
 

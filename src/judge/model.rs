@@ -1,19 +1,27 @@
 //! A judge that is a language model on this machine.
 //!
-//! Invariant: an answer depends on the model, the settings and the question, and on nothing that was asked before.
-//! What prompts have in common is read once and kept, which changes the time an answer takes and no bit of it.
+//! Invariant: an answer depends on the model, the settings and the question, and on nothing that is asked before it or
+//! beside it. What prompts have in common is read once and kept, and several are answered in one step of the engine,
+//! which changes the time an answer takes and no bit of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use super::{Answered, Effort, Identity, Judge, JudgeError, Question, Said, Settings};
+use sha2::{Digest, Sha256};
+
+use super::scale::{Numbers, Scale};
+use super::sights::{SIGHT_BYTES, Sights, key_of};
+use super::{Answered, Desk, Effort, Identity, Judge, JudgeError, Question, Said, Settings};
 use crate::answer::Finish;
-use crate::engine::{EngineError, Generating, Generation, GenerationEnd, Prefix, Sampler, Stretch, generate, prefill};
+use crate::engine::{
+    EngineError, Generated, Generating, GenerationEnd, Guide, Key, Mark, Passage, Prefix, Request, Sampler, Scheduler,
+    Tree, Visual, Weigh,
+};
 use crate::media::Frames;
 use crate::model::quantise::name_of;
 use crate::model::vision::pixels::View;
 use crate::model::vision::{Clip, Medium};
-use crate::model::{Model, ModelError, Part, Piece, TokenId};
+use crate::model::{Model, ModelError, ModelPrompt, Part, Piece, Seen};
 use crate::prompt::{Prompt, Segment};
 use crate::task::Task;
 
@@ -23,8 +31,13 @@ pub struct ModelJudge {
     identity: Identity,
     model: Model,
     settings: Settings,
-    /// The beginning of the last prompt, read.
-    rubric: Option<(Vec<TokenId>, Prefix)>,
+    /// Beginnings of prompts that were read.
+    tree: Tree,
+    /// What was seen of the last videos.
+    sights: Sights,
+    /// The model's tokens that write digits.
+    numbers: Numbers,
+    guides: Option<Box<dyn Guides>>,
 }
 
 impl ModelJudge {
@@ -59,7 +72,15 @@ impl ModelJudge {
             parts.insert("seed".to_owned(), sampling.seed.to_string());
         }
         let identity = Identity { name: name.to_owned(), sha256, settings: parts };
-        Ok(Self { identity, model, settings: settings.clone(), rubric: None })
+        Ok(Self {
+            identity,
+            model,
+            tree: Tree::new(settings.kept_bytes),
+            sights: Sights::new(settings.kept_bytes.min(SIGHT_BYTES)),
+            numbers: Numbers::default(),
+            guides: None,
+            settings: settings.clone(),
+        })
     }
 
     /// A chat template that cannot show a video is found here, and not once for each record.
@@ -75,24 +96,22 @@ impl ModelJudge {
         }
     }
 
-    /// The beginning of a prompt, read: from before, or anew. `None` if nobody wants more.
-    fn read_rubric(
-        &mut self,
-        tokens: &[TokenId],
-        on: &mut dyn FnMut(Generating<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<(Prefix, bool)>, EngineError> {
-        if !self.settings.reuse || tokens.is_empty() {
-            return Ok(Some((Prefix::default(), false)));
-        }
-        if let Some((_, prefix)) = self.rubric.as_ref().filter(|(read, _)| read == tokens) {
-            return Ok(Some((prefix.clone(), true)));
-        }
-        // The old one's memory is free before the new one's is taken.
-        self.rubric = None;
-        let Some(prefix) = prefill(&self.model.engine, &[Stretch::Tokens(tokens)], on)? else { return Ok(None) };
-        self.rubric = Some((tokens.to_vec(), prefix.clone()));
-        Ok(Some((prefix, false)))
+    /// The model that it asks.
+    pub fn model(&self) -> &Model {
+        &self.model
     }
+
+    /// Gives the judge guides, which keep its answers to the format of a task.
+    pub fn with_guides(mut self, guides: Box<dyn Guides>) -> Self {
+        self.guides = Some(guides);
+        self
+    }
+}
+
+/// Makes guides for answers.
+pub trait Guides: std::fmt::Debug {
+    /// A guide for the answer to a question; `None` if it is to be answered freely.
+    fn guide(&self, question: &Question<'_>) -> Result<Option<Box<dyn Guide>>, JudgeError>;
 }
 
 /// The segments of a prompt as parts of a message.
@@ -137,51 +156,218 @@ impl Judge for ModelJudge {
         question: &Question<'_>,
         on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
     ) -> Result<Answered, JudgeError> {
-        let parts = parts(question.prompt, question.frames)?;
-        let prompt = self.model.prompt(None, &parts);
-        let prompt = prompt.map_err(|error| JudgeError::NoAnswer(error.without_path()))?;
-        let first = &prompt.tokens[..if self.settings.reuse { prompt.shared } else { 0 }];
-        let stopped = Answered { finish: Finish::Stop, effort: None };
-        let too_long = |error: EngineError| match error {
-            EngineError::Context { .. } => JudgeError::NoAnswer(error.to_string()),
-            error => JudgeError::Engine(error),
-        };
-        let length = prompt.tokens.len();
-        let mut reading = |event: Generating<'_>| match event {
-            Generating::Reading { done, .. } => on(Said::Reading { done, of: length }),
-            _ => ControlFlow::Continue(()),
-        };
-        let start = std::time::Instant::now();
-        let read = self.read_rubric(first, &mut reading).map_err(too_long)?;
-        let Some((prefix, reused)) = read else { return Ok(stopped) };
-        let rubric_seconds = start.elapsed().as_secs_f64();
-        let Some(seen) = self.model.see(&prompt, &mut |_, _| on(Said::Looking))? else { return Ok(stopped) };
-        let rest = prompt.stretches(&seen, first.len());
-        // What the template wrote of the answer belongs to the answer: it says that what follows is a thought.
-        let mut opening = prompt.opens_thought.as_deref();
-        let name = format!("{}\0{}\0{}", question.task, question.id, question.attempt);
-        let mut sampler = Sampler::new(self.settings.sampling, &name);
-        let what =
-            Generation { prefix: &prefix, prompt: &rest, max_tokens: self.settings.max_tokens, ignore_end: false };
-        let out = generate(&self.model.engine, &self.model.tokenizer, &what, &mut sampler, &mut |event| match event {
-            Generating::Reading { done, .. } => on(Said::Reading { done: first.len() + done, of: length }),
-            Generating::First(_) => opening.take().map_or(ControlFlow::Continue(()), |text| on(Said::Text(text))),
-            Generating::Token(_, text) | Generating::Rest(text) => on(Said::Text(text)),
-        })
-        .map_err(too_long)?;
-        self.model.check_unchanged()?;
-        let finish = match out.end {
+        let mut desk = OneQuestion { question: Some(question), on, answered: None };
+        self.answer_all(&mut desk)?;
+        desk.answered.unwrap_or_else(|| Err(JudgeError::NoAnswer("there was no question".to_owned())))
+    }
+
+    fn answer_all<'t>(&mut self, desk: &mut dyn Desk<'t>) -> Result<(), JudgeError> {
+        let Self { model, settings, tree, sights, numbers, guides, .. } = self;
+        let (model, settings) = (&*model, &*settings);
+        let mut scheduler = Scheduler::new(&model.engine, &model.tokenizer, tree);
+        let mut asked: HashMap<u64, Asked> = HashMap::new();
+        let mut more = true;
+        loop {
+            while more && scheduler.len() < settings.batch {
+                let Some(question) = desk.next() else {
+                    more = false;
+                    break;
+                };
+                let number = question.number;
+                let mut admission = Admission { model, settings, sights, numbers, guides: guides.as_deref() };
+                let prepared = admission.prepare(&question, &mut scheduler, &mut |said| desk.hear(number, said));
+                // The frames' memory is free before the next ones' is taken.
+                drop(question);
+                let admitted = prepared.and_then(|prepared| {
+                    let Some((request, asked)) = prepared else { return Ok(None) };
+                    scheduler.admit(number, request).map_err(of_one)?;
+                    Ok(Some(asked))
+                });
+                match admitted {
+                    Ok(Some(new)) => {
+                        asked.insert(number, new);
+                    }
+                    Ok(None) => desk.end(number, Ok(stopped())),
+                    Err(error @ JudgeError::NoAnswer(_)) => desk.end(number, Err(error)),
+                    Err(error) => return Err(error),
+                }
+            }
+            if scheduler.is_empty() {
+                return Ok(());
+            }
+            let ended = scheduler.step(&mut |number, event| {
+                let asked = asked.get_mut(&number);
+                match event {
+                    Generating::Reading { done, of } => desk.hear(number, Said::Reading { done, of }),
+                    // What the template wrote of the answer belongs to the answer: it says that a thought follows.
+                    Generating::First(_) => match asked.and_then(|asked| asked.opening.take()) {
+                        Some(text) => desk.hear(number, Said::Text(&text)),
+                        None => ControlFlow::Continue(()),
+                    },
+                    Generating::Token(_, text) | Generating::Rest(text) => desk.hear(number, Said::Text(text)),
+                }
+            })?;
+            if !ended.is_empty() {
+                model.check_unchanged()?;
+            }
+            for (number, generated) in ended {
+                let Some(asked) = asked.remove(&number) else { continue };
+                match generated {
+                    Ok(generated) => desk.end(number, Ok(asked.answered(generated))),
+                    Err(error) => desk.end(number, Err(JudgeError::NoAnswer(error.to_string()))),
+                }
+            }
+        }
+    }
+}
+
+/// An error about one prompt or one answer leaves its record without a number; any other ends the run.
+fn of_one(error: EngineError) -> JudgeError {
+    match error {
+        EngineError::Context { .. } => JudgeError::NoAnswer(error.to_string()),
+        error => JudgeError::Engine(error),
+    }
+}
+
+fn stopped() -> Answered {
+    Answered { finish: Finish::Stop, scores: Vec::new(), effort: None }
+}
+
+/// What is kept of a question while it is being answered.
+#[derive(Debug)]
+struct Asked {
+    /// What the answer begins with, until it has begun.
+    opening: Option<String>,
+    prompt_tokens: usize,
+    vision_seconds: f64,
+}
+
+impl Asked {
+    fn answered(self, generated: Generated) -> Answered {
+        let finish = match generated.end {
             GenerationEnd::Limit => Finish::Length,
             GenerationEnd::Token | GenerationEnd::Stopped => Finish::Stop,
         };
         let effort = Effort {
-            prompt_tokens: length as u64,
-            reused_tokens: if reused { first.len() as u64 } else { 0 },
-            answer_tokens: out.tokens.len() as u64,
-            vision_seconds: seen.spent.pixels + seen.spent.tower,
-            prompt_seconds: rubric_seconds + out.prompt_seconds,
-            answer_seconds: out.decode_seconds,
+            prompt_tokens: self.prompt_tokens as u64,
+            reused_tokens: generated.reused as u64,
+            answer_tokens: generated.tokens.len() as u64,
+            vision_seconds: self.vision_seconds,
+            prompt_seconds: generated.prompt_seconds,
+            answer_seconds: generated.decode_seconds,
         };
-        Ok(Answered { finish, effort: Some(effort) })
+        Answered { finish, scores: generated.weighed, effort: Some(effort) }
+    }
+}
+
+/// What turns a question into a request to the engine.
+struct Admission<'a, 'm> {
+    model: &'m Model,
+    settings: &'a Settings,
+    sights: &'a mut Sights,
+    numbers: &'a Numbers,
+    guides: Option<&'a dyn Guides>,
+}
+
+impl<'m> Admission<'_, 'm> {
+    /// The request for a question; `None` if nobody wants an answer any more.
+    fn prepare<'t: 'm>(
+        &mut self,
+        question: &Question<'t>,
+        scheduler: &mut Scheduler<'m>,
+        on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<(Request<'m>, Asked)>, JudgeError> {
+        let model = self.model;
+        let parts = parts(&question.prompt, question.frames.as_ref().map(|sight| &*sight.frames))?;
+        let prompt = model.prompt(None, &parts);
+        let prompt = prompt.map_err(|error| JudgeError::NoAnswer(error.without_path()))?;
+        let seen_as = question.frames.as_ref().map(|sight| key_of(sight, &prompt));
+        let marks = if self.settings.reuse { marks(&prompt, seen_as.as_ref()) } else { Vec::new() };
+        // Frames that were read behind this rubric need not be looked at: the reading begins behind them.
+        let read = marks.iter().rfind(|mark| !mark.rubric).and_then(|mark| scheduler.kept(&mark.key));
+        let (start, passages, vision_seconds) = match read {
+            Some(start) => {
+                let rest = prompt.tokens[start.length()..].to_vec();
+                (start, vec![Passage::Tokens(rest)], 0.0)
+            }
+            None => {
+                let at_hand = marks.iter().rfind(|mark| !mark.rubric).and_then(|mark| scheduler.shown(&mark.key));
+                let Some((seen, seconds)) = self.see(&prompt, seen_as, at_hand, on)? else { return Ok(None) };
+                let passages = prompt.stretches(&seen, 0).into_iter().map(|stretch| stretch.to_passage()).collect();
+                (Prefix::default(), passages, seconds)
+            }
+        };
+        let opening = prompt.opens_thought.clone();
+        let name = format!("{}\0{}\0{}", question.task.name, question.id, question.attempt);
+        let scale = Scale::new(question.task, opening.as_deref().unwrap_or_default(), &model.tokenizer, self.numbers);
+        let request = Request {
+            prompt: passages,
+            start,
+            marks,
+            max_tokens: self.settings.max_tokens,
+            ignore_end: false,
+            sampler: Sampler::new(self.settings.sampling, &name),
+            guide: self.guides.map(|guides| guides.guide(question)).transpose()?.flatten(),
+            weigh: scale.map(|scale| Box::new(scale) as Box<dyn Weigh + 'm>),
+            speculate: self.settings.speculate,
+        };
+        Ok(Some((request, Asked { opening, prompt_tokens: prompt.tokens.len(), vision_seconds })))
+    }
+
+    /// What the model sees of a prompt's frames, from before or anew, and the time that took. `at_hand` is what it saw
+    /// for an answer that is under way.
+    fn see(
+        &mut self,
+        prompt: &ModelPrompt<'_>,
+        key: Option<Key>,
+        at_hand: Option<Vec<Visual>>,
+        on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<(Seen, f64)>, JudgeError> {
+        let key = key.filter(|_| self.settings.reuse);
+        let places = prompt.shown.iter().flat_map(|shown| shown.places.iter().cloned());
+        if let Some(visuals) = at_hand.or_else(|| self.sights.get(key.as_ref()?)) {
+            return Ok(Some((Seen { visuals: places.zip(visuals).collect(), ..Seen::default() }, 0.0)));
+        }
+        let Some(seen) = self.model.see(prompt, &mut |_, _| on(Said::Looking))? else { return Ok(None) };
+        if let Some(key) = key {
+            self.sights.keep(key, seen.visuals.iter().map(|(_, visual)| visual.clone()).collect());
+        }
+        let seconds = seen.spent.pixels + seen.spent.tower;
+        Ok(Some((seen, seconds)))
+    }
+}
+
+/// The ends of a prompt's beginnings that others may have too: of the rubric, and of the frames behind it.
+fn marks(prompt: &ModelPrompt<'_>, seen_as: Option<&Key>) -> Vec<Mark> {
+    let key = |at: usize, seen_as: Option<&Key>| {
+        let mut hasher = Sha256::new();
+        prompt.tokens[..at].iter().for_each(|token| hasher.update(token.to_le_bytes()));
+        seen_as.into_iter().for_each(|key| hasher.update(key));
+        hasher.finalize().into()
+    };
+    let rubric = Some(prompt.shared).filter(|at| *at > 0);
+    let frames = prompt.shown.last().and_then(|shown| shown.places.last()).map(|place| place.end);
+    let rubric = rubric.map(|at| Mark { at, key: key(at, None), rubric: true });
+    rubric.into_iter().chain(frames.map(|at| Mark { at, key: key(at, seen_as), rubric: false })).collect()
+}
+
+/// A desk with one question on it.
+struct OneQuestion<'a, 'q, 't> {
+    question: Option<&'a Question<'t>>,
+    on: &'q mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
+    answered: Option<Result<Answered, JudgeError>>,
+}
+
+impl<'t> Desk<'t> for OneQuestion<'_, '_, 't> {
+    fn next(&mut self) -> Option<Question<'t>> {
+        self.question.take().cloned()
+    }
+
+    fn hear(&mut self, _: u64, said: Said<'_>) -> ControlFlow<()> {
+        (self.on)(said)
+    }
+
+    fn end(&mut self, _: u64, answered: Result<Answered, JudgeError>) {
+        self.answered = Some(answered);
     }
 }

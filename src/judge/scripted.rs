@@ -104,8 +104,8 @@ impl ScriptedJudge {
     fn recorded(&mut self, question: &Question<'_>) -> Result<Recorded, JudgeError> {
         let found = self
             .index
-            .get(&digest(Some(question.task), question.id))
-            .or_else(|| self.index.get(&digest(None, question.id)));
+            .get(&digest(Some(&question.task.name), &question.id))
+            .or_else(|| self.index.get(&digest(None, &question.id)));
         let Some(&offset) = found else {
             return Err(JudgeError::NoAnswer(format!("{} has no answer for this record", self.path.display())));
         };
@@ -149,14 +149,14 @@ impl Judge for ScriptedJudge {
         };
         for piece in pieces(&answer) {
             if on(Said::Text(piece)).is_break() {
-                return Ok(Answered { finish: Finish::Stop, effort: None });
+                return Ok(Answered { finish: Finish::Stop, scores: Vec::new(), effort: None });
             }
         }
         let finish = match recorded.finish {
             Some(Finish::Length) => Finish::Length,
             _ => Finish::Stop,
         };
-        Ok(Answered { finish, effort: None })
+        Ok(Answered { finish, scores: Vec::new(), effort: None })
     }
 }
 

@@ -30,15 +30,18 @@ pub enum Numbers<'a> {
         score: u32,
         /// As the judge gave it.
         raw_score: u32,
+        /// The mean of the scores that the judge might have given, where that is known.
+        expected: Option<f64>,
     },
 }
 
 impl Numbers<'_> {
-    fn get(&self, name: &str) -> Option<u32> {
+    fn get(&self, name: &str) -> Option<f64> {
         match self {
-            Numbers::Counts(counts, _) => counts.get(name).copied(),
-            Numbers::Score { score, .. } if name == "score" => Some(*score),
-            Numbers::Score { raw_score, .. } if name == "raw_score" => Some(*raw_score),
+            Numbers::Counts(counts, _) => counts.get(name).copied().map(f64::from),
+            Numbers::Score { score, .. } if name == "score" => Some(f64::from(*score)),
+            Numbers::Score { raw_score, .. } if name == "raw_score" => Some(f64::from(*raw_score)),
+            Numbers::Score { expected, .. } if name == "expected" => *expected,
             Numbers::Score { .. } => None,
         }
     }
@@ -57,8 +60,8 @@ impl Facts<'_> {
 /// The value that a formula gives a scored verdict; `None` if the verdict lacks what it needs.
 pub fn value(formula: &Formula, numbers: &Numbers<'_>, events: Events) -> Option<f64> {
     match formula {
-        Formula::ShareAboveZero { of, .. } => Some(if numbers.get(of)? > 0 { 1.0 } else { 0.0 }),
-        Formula::Mean { of, .. } => Some(f64::from(numbers.get(of)?)),
+        Formula::ShareAboveZero { of, .. } => Some(if numbers.get(of)? > 0.0 { 1.0 } else { 0.0 }),
+        Formula::Mean { of, .. } => numbers.get(of),
         Formula::MeanRatio { of, over, set_aside } => {
             let mut count = numbers.get(of)?;
             let mut total = match over {
@@ -69,10 +72,10 @@ pub fn value(formula: &Formula, numbers: &Numbers<'_>, events: Events) -> Option
             if let Some(aside) = set_aside
                 && events.inserted
             {
-                count = count.saturating_sub(u32::from(numbers.get(aside)? > 0));
+                count = (count - f64::from(u8::from(numbers.get(aside)? > 0.0))).max(0.0);
                 total = total.saturating_sub(1).max(1);
             }
-            Some(if total == 0 { 0.0 } else { f64::from(count) / f64::from(total) })
+            Some(if total == 0 { 0.0 } else { count / f64::from(total) })
         }
     }
 }

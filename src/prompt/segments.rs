@@ -28,6 +28,16 @@ pub struct Prompt<'a> {
 }
 
 impl Prompt<'_> {
+    /// The same prompt, with texts of its own: it outlives the record that it was made from.
+    pub fn into_owned(self) -> Prompt<'static> {
+        let own = |segment| match segment {
+            Segment::Trusted(text) => Segment::Trusted(Cow::Owned(text.into_owned())),
+            Segment::Untrusted(text) => Segment::Untrusted(Cow::Owned(text.into_owned())),
+            Segment::Frames => Segment::Frames,
+        };
+        Prompt { segments: self.segments.into_iter().map(own).collect() }
+    }
+
     /// The texts that come from the record, in order.
     pub fn untrusted(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(|segment| match segment {

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Plan;
 use crate::answer::CountFrom;
 use crate::dataset::sha256_text;
 use crate::judge::Identity;
 use crate::media::Look;
-use crate::task::{Task, TaskSpec};
+use crate::task::TaskSpec;
 
 /// What decides the bytes of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,9 +41,14 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a run with this task, data, judge and settings; `look` where videos are looked at.
-    pub fn new(task: &Task, data_sha256: &str, judge: &Identity, look: Option<&Look>, count_from: CountFrom) -> Self {
+    /// The fingerprint of a run with this plan, data and judge; `look` where videos are looked at.
+    pub fn new(plan: &Plan<'_>, data_sha256: &str, judge: &Identity, look: Option<&Look>) -> Self {
+        let task = plan.task;
         let settings = look.map(Look::settings).unwrap_or_default();
+        let mut judge_settings = judge.settings.clone();
+        if !plan.reason {
+            judge_settings.insert("reason".to_owned(), "not waited for".to_owned());
+        }
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             task: task.name.clone(),
@@ -50,9 +56,9 @@ impl Fingerprint {
             declaration_sha256: Self::declaration(&task.spec),
             data_sha256: data_sha256.to_owned(),
             judge_sha256: judge.sha256.clone(),
-            judge_settings: judge.settings.clone(),
+            judge_settings,
             frame_settings: settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            count_from,
+            count_from: plan.count_from,
         }
     }
 

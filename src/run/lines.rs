@@ -45,6 +45,13 @@ struct Outcome {
     score: Option<u32>,
     raw_score: Option<u32>,
     reason: Option<serde_json::Value>,
+    distribution: Option<Distribution>,
+}
+
+/// What is needed of a distribution.
+#[derive(Debug, Deserialize)]
+struct Distribution {
+    expected: f64,
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -64,7 +71,10 @@ impl Line<'_> {
         let outcome = &self.outcome;
         let numbers = match (&outcome.status, &outcome.counts, outcome.score, outcome.raw_score) {
             (Status::Scored, Some(counts), None, None) => Ok(Numbers::Counts(counts, outcome.agree)),
-            (Status::Scored, None, Some(score), Some(raw_score)) => Ok(Numbers::Score { score, raw_score }),
+            (Status::Scored, None, Some(score), Some(raw_score)) => {
+                let expected = outcome.distribution.as_ref().map(|distribution| distribution.expected);
+                Ok(Numbers::Score { score, raw_score, expected })
+            }
             (Status::Unscored, ..) => {
                 let reason = outcome.reason.clone().unwrap_or_default();
                 Err(serde_json::from_value::<Reason>(reason).map_err(|error| error.to_string())?)

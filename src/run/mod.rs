@@ -1,14 +1,17 @@
 //! A judging run: records in, verdicts out, in a folder that survives anything.
 //!
 //! Invariant: kill the process at any moment and start the same command again, and the folder ends up with the same
-//! bytes as if nothing had happened. Verdicts are written in the order of the data, each once.
+//! bytes as if nothing had happened. Verdicts are written in a fixed order, each once: that of the data, or, where a judge
+//! looks at videos, that of the data with the records of one video together.
 
 mod atomic;
+mod desk;
 mod fingerprint;
 mod folder;
 mod journal;
 mod lines;
 mod one;
+mod order;
 mod summary;
 
 pub use atomic::write_atomic;
@@ -16,21 +19,23 @@ pub use fingerprint::Fingerprint;
 pub use folder::{RunFile, RunFolder};
 pub use journal::{Before, Journal, Repair, Timing};
 pub use lines::Judged;
-pub use one::{Setting, judge_record};
+pub use one::{Asking, Begun, Setting, begin, judge_record};
 pub use summary::summarize;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use thiserror::Error;
 
 use crate::answer::CountFrom;
-use crate::dataset::{DataError, IdDigest, Limits, RecordReader, survey};
+use crate::dataset::{DataError, Limits, Places, survey};
 use crate::judge::{Judge, JudgeError, Said};
 use crate::media::Player;
 use crate::metrics::{Bootstrap, RunSummary, Summary};
 use crate::task::{Task, TaskError};
+use desk::RunDesk;
+use order::Records;
 
 /// What a run is asked to do.
 #[derive(Debug, Clone)]
@@ -43,6 +48,8 @@ pub struct Plan<'a> {
     pub out: PathBuf,
     /// Where counts come from.
     pub count_from: CountFrom,
+    /// Whether a score's reason is waited for; without it, an answer ends where its score does.
+    pub reason: bool,
     /// Judge unscored records again.
     pub retry_unscored: bool,
     /// Limits on the data set.
@@ -148,20 +155,23 @@ pub enum RunError {
 pub fn run(
     plan: &Plan<'_>,
     judge: &mut dyn Judge,
-    mut player: Option<&mut Player>,
+    player: Option<&mut Player>,
     interrupt: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<RunEnd, RunError> {
-    let survey = survey(&plan.data, plan.limits, |records| progress.surveyed(records))?;
+    // Who looks at videos is asked about one after the other, whatever the order of the data.
+    let sees = plan.task.sees_frames() && judge.sees_frames();
+    let places = if sees { Places::Note } else { Places::Skip };
+    let survey = survey(&plan.data, plan.limits, places, |records| progress.surveyed(records))?;
     if survey.records == 0 {
         return Err(RunError::NoRecords(plan.data.clone()));
     }
     let identity = judge.identity();
     let look = player.as_deref().filter(|_| plan.task.sees_frames()).map(Player::look);
-    let fingerprint = Fingerprint::new(plan.task, &survey.sha256, &identity, look, plan.count_from);
+    let fingerprint = Fingerprint::new(plan, &survey.sha256, &identity, look);
     let run_file = RunFile::new(plan, fingerprint, &identity.name, &survey);
     let folder = RunFolder::open(&plan.out, &run_file)?;
-    let (mut journal, before) = Journal::open(&folder, &plan.task.name)?;
+    let (journal, before) = Journal::open(&folder, &plan.task.name)?;
     if let Some(repair) = &before.repair {
         progress.note(&repair.to_string());
     }
@@ -169,43 +179,13 @@ pub fn run(
     progress.started(survey.records, before.judged.len() as u64, pass.again);
 
     let base = plan.data.parent().unwrap_or(Path::new(""));
-    let setting = Setting { task: plan.task, count_from: plan.count_from, base };
-    let changed = || RunError::DataChanged(plan.data.clone());
-    let mut unscored = 0;
-    let mut surveyed = survey.line_hashes.iter();
-    let mut interrupted = false;
-    for entry in RecordReader::open(&plan.data, plan.limits)? {
-        // A line that is not the one that was surveyed is not judged: its verdict would be about other data.
-        let entry = entry.map_err(|error| match error {
-            DataError::Io { .. } => RunError::Data(error),
-            _ => changed(),
-        })?;
-        if surveyed.next() != Some(&entry.hash) {
-            return Err(changed());
-        }
-        let Some(attempt) = pass.attempt(before.judged.get(&IdDigest::of(&entry.id)).copied()) else { continue };
-        if interrupt.load(Ordering::Relaxed) {
-            interrupted = true;
-            break;
-        }
-        let player = player.as_deref_mut();
-        let mut watch = |said: Said<'_>| progress.said(said);
-        let judged = judge_record(&setting, judge, player, &entry, attempt, interrupt, &mut watch)?;
-        let Some((verdict, timing)) = judged else {
-            interrupted = true;
-            break;
-        };
-        unscored += u64::from(verdict.is_unscored());
-        journal.append(&verdict, &timing)?;
-        progress.stored(journal.stored(), unscored);
-    }
-    let stored = journal.close()?;
-    progress.stored(stored, unscored);
+    let setting = Setting { task: plan.task, count_from: plan.count_from, reason: plan.reason, base };
+    let records = Records::open(&plan.data, plan.limits, &survey)?;
+    let mut desk = RunDesk::new(setting, records, (&before, &pass), player, interrupt, progress, journal);
+    judge.answer_all(&mut desk)?;
+    let (stored, interrupted) = desk.close()?;
     if interrupted {
         return Ok(RunEnd::Interrupted { stored, records: survey.records });
-    }
-    if surveyed.next().is_some() {
-        return Err(changed());
     }
     let summary = summarize(folder.path(), Bootstrap::default())?;
     let file = Summary { schema_version: 1, runs: vec![summary.clone()] };

@@ -1,5 +1,9 @@
 //! Judges one record: check, prompt, answer, reading, verdict.
 //!
+//! ```text
+//!  Entry ──begin──▶ Question + Asking ──hear──▶ … ──end──▶ Verdict      several of these may be under way at once
+//! ```
+//!
 //! Invariant: whatever goes wrong with one record ends in an unscored verdict of that record, not in the end of the
 //! run.
 
@@ -12,7 +16,7 @@ use std::time::Instant;
 use super::{RunError, Timing};
 use crate::answer::{CountFrom, Finish, Reader, Reason, Unscored};
 use crate::dataset::{Entry, Record, check};
-use crate::judge::{Answered, Judge, JudgeError, Question, Said};
+use crate::judge::{Answered, Judge, JudgeError, Question, Said, Sight};
 use crate::media::{Frames, Player};
 use crate::prompt::Prompt;
 use crate::task::Task;
@@ -25,8 +29,136 @@ pub struct Setting<'a> {
     pub task: &'a Task,
     /// Where counts come from.
     pub count_from: CountFrom,
+    /// Whether a score's reason is waited for.
+    pub reason: bool,
     /// The folder that video paths are relative to.
     pub base: &'a Path,
+}
+
+/// A record that a judge is being asked about.
+#[derive(Debug)]
+pub struct Asking<'t> {
+    task: &'t Task,
+    entry: Entry,
+    attempt: u32,
+    reader: Reader<'t>,
+    frames: Option<FramesSeen>,
+    answer: String,
+    /// Whether the reader has all it needs.
+    done: bool,
+    timing: Timing,
+    start: Instant,
+}
+
+/// What became of a record at first.
+#[derive(Debug)]
+pub enum Begun<'t> {
+    /// A judge has to be asked.
+    Ask(Question<'t>, Box<Asking<'t>>),
+    /// There is nothing to ask, and the verdict says why.
+    Judged(Box<Verdict>, Timing),
+    /// The user interrupted it.
+    Interrupted,
+}
+
+/// Makes a question of a record. `watch` hears what takes its time; `player` gets the frames of the video, and without one
+/// nobody looks at it.
+pub fn begin<'t>(
+    setting: &Setting<'t>,
+    player: Option<&mut Player>,
+    (number, attempt): (u64, u32),
+    entry: Entry,
+    interrupt: &AtomicBool,
+    watch: &mut dyn FnMut(Said<'_>),
+) -> Begun<'t> {
+    let start = Instant::now();
+    let mut timing = Timing::new(&entry.id, attempt);
+    let task = setting.task;
+    let player = player.filter(|_| task.sees_frames());
+    let mut seen = None;
+    let prepared = prepare(setting, &entry, player.is_some());
+    let looked = match (player, &prepared) {
+        (Some(player), Ok((record, _))) => {
+            watch(Said::Looking);
+            match look(setting, player, record, interrupt, &mut seen) {
+                Ok(None) => return Begun::Interrupted,
+                looked => looked,
+            }
+        }
+        _ => Ok(None),
+    };
+    timing.seconds_for_frames = seen.is_some().then(|| start.elapsed().as_secs_f64());
+    match prepared.and_then(|prepared| Ok((prepared, looked?))) {
+        Err(unscored) => {
+            let verdict = Verdict { attempt, frames: seen, ..Verdict::unanswered(task, &entry, unscored) };
+            timing.seconds = start.elapsed().as_secs_f64();
+            Begun::Judged(Box::new(verdict), timing)
+        }
+        Ok(((record, prompt), frames)) => {
+            let inputs: Vec<String> = prompt.untrusted().map(str::to_owned).collect();
+            let mut reader = Reader::new(&task.format, setting.count_from, inputs);
+            if !setting.reason {
+                reader = reader.without_reason();
+            }
+            let sha256 = seen.as_ref().map(|seen| seen.sha256.clone()).unwrap_or_default();
+            let question = Question {
+                number,
+                id: entry.id.clone(),
+                task,
+                attempt,
+                events: record.events.len(),
+                inserted: usize::from(record.inserted_index.is_some()),
+                prompt: prompt.into_owned(),
+                frames: frames.map(|frames| Sight { frames, sha256 }),
+            };
+            let answer = String::new();
+            let asking = Asking { task, entry, attempt, reader, frames: seen, answer, done: false, timing, start };
+            Begun::Ask(question, Box::new(asking))
+        }
+    }
+}
+
+impl Asking<'_> {
+    /// Hears what the judge says; whether more of it is wanted.
+    pub fn hear(&mut self, said: Said<'_>) -> ControlFlow<()> {
+        if let Said::Text(piece) = said {
+            if self.timing.pieces == 0 {
+                self.timing.seconds_to_first = self.start.elapsed().as_secs_f64();
+            }
+            self.timing.pieces += 1;
+            self.answer.push_str(piece);
+            self.done = self.reader.push(piece, &mut |_| {});
+        }
+        if self.done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Whether the answer is all that is needed, however it goes on.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The verdict, and the time it took; an error is one that ends the run.
+    pub fn end(self, answered: Result<Answered, JudgeError>) -> Result<(Verdict, Timing), JudgeError> {
+        let Self { task, entry, attempt, reader, frames, answer, done, mut timing, start } = self;
+        let verdict = match (answered, &entry.record) {
+            (Ok(Answered { finish, scores, effort }), Ok(record)) => {
+                timing.effort = effort;
+                let finish = if done { Finish::Done } else { finish };
+                let reading = reader.finish(finish, &mut |_| {});
+                Verdict::answered(task, record, answer, finish, reading, &scores)
+            }
+            (Err(JudgeError::NoAnswer(why)), _) => {
+                Verdict::unanswered(task, &entry, Unscored::new(Reason::JudgeFailed, why))
+            }
+            (Err(error), _) => return Err(error),
+            // A broken record is never asked about; this is the same verdict, should that ever change.
+            (Ok(_), Err(_)) => {
+                Verdict::unanswered(task, &entry, Unscored::new(Reason::InvalidRecord, "the record cannot be read"))
+            }
+        };
+        timing.seconds = start.elapsed().as_secs_f64();
+        Ok((Verdict { attempt, frames, ..verdict }, timing))
+    }
 }
 
 /// The verdict on one record and the time it took; `None` if the user interrupted it. `watch` hears what the judge says.
@@ -35,53 +167,26 @@ pub fn judge_record(
     setting: &Setting<'_>,
     judge: &mut dyn Judge,
     player: Option<&mut Player>,
-    entry: &Entry,
-    attempt: u32,
+    entry: Entry,
     interrupt: &AtomicBool,
     watch: &mut dyn FnMut(Said<'_>),
 ) -> Result<Option<(Verdict, Timing)>, RunError> {
-    let start = Instant::now();
-    let mut timing = Timing::new(&entry.id, attempt);
-    let task = setting.task;
-    let player = player.filter(|_| task.sees_frames());
-    let mut seen = None;
-    let prepared = prepare(setting, entry, player.is_some());
-    let looked = match (player, &prepared) {
-        (Some(player), Ok((record, _))) => {
-            watch(Said::Looking);
-            match look(setting, player, record, interrupt, &mut seen) {
-                Ok(None) => return Ok(None),
-                looked => looked,
-            }
-        }
-        _ => Ok(None),
+    let (question, mut asking) = match begin(setting, player, (0, 1), entry, interrupt, watch) {
+        Begun::Ask(question, asking) => (question, asking),
+        Begun::Judged(verdict, timing) => return Ok(Some((*verdict, timing))),
+        Begun::Interrupted => return Ok(None),
     };
-    timing.seconds_for_frames = seen.is_some().then(|| start.elapsed().as_secs_f64());
-    let prepared = prepared.and_then(|prepared| Ok((prepared, looked?)));
-    let mut verdict = match prepared {
-        Err(unscored) => Verdict::unanswered(task, entry, unscored),
-        Ok(((record, prompt), frames)) => {
-            let mut reader = Reader::new(&task.format, setting.count_from, prompt.untrusted().collect());
-            let question =
-                Question { id: &entry.id, task: &task.name, attempt, prompt: &prompt, frames: frames.as_deref() };
-            let answered = ask(judge, &question, &mut reader, interrupt, watch, &mut timing, start);
-            match answered {
-                Ok(None) => return Ok(None),
-                Ok(Some((answer, finish))) => {
-                    let reading = reader.finish(finish, &mut |_| {});
-                    Verdict::answered(task, record, answer, finish, reading)
-                }
-                Err(JudgeError::NoAnswer(why)) => {
-                    Verdict::unanswered(task, entry, Unscored::new(Reason::JudgeFailed, why))
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    };
-    verdict.attempt = attempt;
-    verdict.frames = seen;
-    timing.seconds = start.elapsed().as_secs_f64();
-    Ok(Some((verdict, timing)))
+    let mut stopped = false;
+    let answered = judge.answer(&question, &mut |said| {
+        watch(said);
+        stopped = interrupt.load(Ordering::Relaxed);
+        let heard = asking.hear(said);
+        if stopped { ControlFlow::Break(()) } else { heard }
+    });
+    if stopped && !asking.is_done() && answered.is_ok() {
+        return Ok(None);
+    }
+    Ok(Some(asking.end(answered)?))
 }
 
 /// The record and its prompt, or why there is nothing to ask.
@@ -146,36 +251,4 @@ fn own_paths(text: String, record: &Record, paths: &[PathBuf]) -> String {
     let own = record.video.as_ref().map(|video| video.paths(Path::new(""))).unwrap_or_default();
     let pairs = paths.iter().zip(own).filter(|(path, own)| *path != own);
     pairs.fold(text, |text, (path, own)| text.replace(&path.display().to_string(), &own.display().to_string()))
-}
-
-/// Asks the judge; `None` if the user interrupted it before the reader was done.
-fn ask(
-    judge: &mut dyn Judge,
-    question: &Question<'_>,
-    reader: &mut Reader<'_>,
-    interrupt: &AtomicBool,
-    watch: &mut dyn FnMut(Said<'_>),
-    timing: &mut Timing,
-    start: Instant,
-) -> Result<Option<(String, Finish)>, JudgeError> {
-    let mut answer = String::new();
-    let (mut done, mut stopped) = (false, false);
-    let Answered { finish, effort } = judge.answer(question, &mut |said| {
-        watch(said);
-        if let Said::Text(piece) = said {
-            if timing.pieces == 0 {
-                timing.seconds_to_first = start.elapsed().as_secs_f64();
-            }
-            timing.pieces += 1;
-            answer.push_str(piece);
-            done = reader.push(piece, &mut |_| {});
-        }
-        stopped = interrupt.load(Ordering::Relaxed);
-        if done || stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    if stopped && !done {
-        return Ok(None);
-    }
-    timing.effort = effort;
-    Ok(Some((answer, if done { Finish::Done } else { finish })))
 }

@@ -130,7 +130,7 @@ fn check(spec: &TaskSpec) -> Result<(), String> {
             if score.key.trim().is_empty() {
                 return Err("answer.key is empty".to_owned());
             }
-            vec!["score", "raw_score"]
+            vec!["score", "raw_score", "expected"]
         }
     };
     for metric in &spec.metrics {

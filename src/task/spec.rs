@@ -286,7 +286,7 @@ pub enum Formula {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set_aside: Option<String>,
     },
-    /// The mean of a count, of `score` or of `raw_score`.
+    /// The mean of a count, of `score`, of `raw_score`, or of `expected`: the mean of what a model might have given.
     Mean {
         /// The value.
         of: String,

@@ -9,6 +9,7 @@ mod outcome;
 
 pub use format::CountsFormat;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ struct Labelled {
 pub struct CountsReader<'a> {
     format: &'a CountsFormat,
     count_from: CountFrom,
-    inputs: Vec<&'a str>,
+    inputs: Vec<Cow<'a, str>>,
     /// What the inputs state themselves; looked for when the answer states something.
     forged: Option<Vec<(usize, u32)>>,
     line: String,
@@ -83,7 +84,7 @@ pub struct CountsReader<'a> {
 
 impl<'a> CountsReader<'a> {
     /// A reader for one answer; `inputs` are the texts that the judge was shown.
-    pub fn new(format: &'a CountsFormat, count_from: CountFrom, inputs: Vec<&'a str>) -> Self {
+    pub fn new(format: &'a CountsFormat, count_from: CountFrom, inputs: Vec<Cow<'a, str>>) -> Self {
         Self {
             format,
             count_from,
