@@ -4,6 +4,7 @@
 //! far that the rest of the answer, in its shortest form, still fits.
 
 use super::GrammarError;
+use super::free::{LONGEST_ITEM, LONGEST_REASON, LONGEST_SCORE_REASON};
 use super::tokens::Tokens;
 use crate::model::TokenId;
 use crate::task::{AnswerSpec, CountsSpec, Layout, Part, ScoreSpec, Slot, has_labels};
@@ -20,6 +21,10 @@ const QUOTES: [&str; 2] = ["\"", "”"];
 pub struct Closing {
     /// In the order in which they are tried; the judge chooses among the alternatives of one.
     exits: Vec<Exit>,
+    /// The headings, for the start of a line: elsewhere they would be text.
+    starts: Vec<Exit>,
+    /// The words that end a text in the middle of a line.
+    words: Vec<Exit>,
     fillers: Vec<Exit>,
     quotes: Vec<Exit>,
     headings: Headings,
@@ -27,6 +32,17 @@ pub struct Closing {
     tail: usize,
     /// Tokens for the line of an event.
     line: usize,
+}
+
+/// What of an answer has to end now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// A text that words of its line follow.
+    Words,
+    /// The line.
+    Line,
 }
 
 /// Alternatives, each with its tokens.
@@ -58,19 +74,21 @@ impl Closing {
         let others: Vec<String> = [&last, &review].into_iter().flatten().cloned().collect();
         let mut exits: Vec<Vec<String>> = Vec::new();
         for heading in others.iter().chain(&labels) {
-            exits.extend(["\n\n", "\n", ""].map(|gap| vec![format!("{gap}{heading}")]));
+            exits.extend(["\n\n", "\n"].map(|gap| vec![format!("{gap}{heading}")]));
         }
+        let starts: Vec<Vec<String>> = others.iter().chain(&labels).map(|heading| vec![heading.clone()]).collect();
         exits.push(vec!["\n".to_owned()]);
-        for pair in layout.reasoning.0.windows(2) {
-            if let [Part::Slot(Slot::Text), Part::Fixed(words)] = pair {
-                exits.push(vec![words.trim_end().to_owned()]);
+        let parts = layout.reasoning.0.as_slice();
+        if let [.., Part::Fixed(words), Part::Slot(Slot::Flag)] = parts {
+            exits.push(layout.flag.iter().map(|flag| format!("{words}{flag}")).collect());
+        }
+        let words = parts.windows(3).filter_map(|three| match three {
+            [Part::Slot(Slot::Text), Part::Fixed(words), Part::Slot(next)] if *next != Slot::Flag => {
+                Some(vec![words.trim_end().to_owned()])
             }
-        }
-        if let [.., Part::Fixed(words), Part::Slot(Slot::Flag)] = layout.reasoning.0.as_slice() {
-            let sentence = |flag: &String| format!("{words}{flag}");
-            // Before the other words that may follow a text: these are the ones at the end of the line.
-            exits.insert(exits.len().saturating_sub(1), layout.flag.iter().map(sentence).collect());
-        }
+            _ => None,
+        });
+        let words: Vec<Vec<String>> = words.collect();
         let longest = |texts: &[String]| texts.iter().max_by_key(|text| text.len()).cloned().unwrap_or_default();
         let line = layout.reasoning.fill(|slot| match slot {
             Slot::Number => "99".to_owned(),
@@ -79,7 +97,8 @@ impl Closing {
             _ => "x".to_owned(),
         });
         let stated = counts.counts.iter().map(|count| {
-            let line = layout.count.fill(|slot| if slot == Slot::Name { count.name.clone() } else { "9999".to_owned() });
+            let line =
+                layout.count.fill(|slot| if slot == Slot::Name { count.name.clone() } else { "9999".to_owned() });
             format!("{line}  \n")
         });
         let sections = [heading(&sections.events), review, layout.review.clone(), labels.clone(), last.clone()];
@@ -87,6 +106,8 @@ impl Closing {
         let headings = Headings { events: heading(&counts.sections.events), labels, others };
         Ok(Self {
             exits: encoded(&exits, tokens)?,
+            starts: encoded(&starts, tokens)?,
+            words: encoded(&words, tokens)?,
             fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
             quotes: encoded(&QUOTES.map(|quote| vec![quote.to_owned()]), tokens)?,
             headings,
@@ -96,9 +117,12 @@ impl Closing {
     }
 
     fn of_score(score: &ScoreSpec, tokens: &Tokens) -> Result<Self, GrammarError> {
-        let whole = format!("{{\"{}\": {}, \"{}\": \"x\"}}", score.key, score.max, score.reason.as_deref().unwrap_or(""));
+        let whole =
+            format!("{{\"{}\": {}, \"{}\": \"x\"}}", score.key, score.max, score.reason.as_deref().unwrap_or(""));
         Ok(Self {
             exits: encoded(&[vec!["\"}".to_owned()], vec!["}".to_owned()]], tokens)?,
+            starts: Vec::new(),
+            words: Vec::new(),
             fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
             quotes: encoded(&[vec!["n".to_owned()], vec!["0000".to_owned()]], tokens)?,
             headings: Headings::default(),
@@ -107,16 +131,43 @@ impl Closing {
         })
     }
 
-    /// All ways out, in the order in which they are to be tried; `filled` if the last one was a filler.
-    pub fn exits(&self, filled: bool) -> impl Iterator<Item = (&Exit, bool)> {
-        let (fillers, quotes) = ((&self.fillers, true), (&self.quotes, false));
-        let (first, second) = if filled { (quotes, fillers) } else { (fillers, quotes) };
-        [(&self.exits, false), first, second].into_iter().flat_map(|(exits, fills)| exits.iter().map(move |exit| (exit, fills)))
+    /// The ways out, in the order in which they are to be tried, and whether each may have been text only; `unsure` if the
+    /// last one taken was such. Then a quotation that is open is the reason, and is ended first.
+    pub fn exits(&self, need: Need, progress: &Progress, unsure: bool) -> impl Iterator<Item = (&Exit, bool)> {
+        let (fillers, quotes) = ((self.fillers.as_slice(), true), (self.quotes.as_slice(), false));
+        let words = if progress.place == Place::Labels { self.words.as_slice() } else { &[] };
+        let (exits, words) = ((self.exits.as_slice(), false), (words, true));
+        let groups = match need {
+            Need::Nothing => vec![],
+            Need::Words if unsure => vec![quotes, words],
+            Need::Words => vec![words],
+            Need::Line if progress.line.is_empty() && self.line > 0 => vec![(self.starts.as_slice(), false)],
+            Need::Line if unsure => vec![exits, quotes, words, fillers],
+            Need::Line => vec![exits, words, fillers, quotes],
+        };
+        groups.into_iter().flat_map(|(exits, fills)| exits.iter().map(move |exit| (exit, fills)))
     }
 
     /// The most tokens that the rest of an answer takes in its shortest form.
     pub fn reserve(&self, progress: &Progress) -> usize {
         self.tail + self.line * progress.lines_to_come()
+    }
+
+    /// What has to end, by how long the line is already.
+    pub fn need(&self, progress: &Progress) -> Need {
+        let (item, line) = match progress.place {
+            Place::List => (LONGEST_ITEM, LONGEST_ITEM),
+            Place::Labels => (LONGEST_ITEM, LONGEST_ITEM + LONGEST_REASON),
+            Place::Elsewhere => (LONGEST_SCORE_REASON, LONGEST_SCORE_REASON),
+        };
+        // Headings, counts and a review that is given are no text that could be cut: no way out fits them.
+        if progress.length > line {
+            Need::Line
+        } else if progress.length > item {
+            Need::Words
+        } else {
+            Need::Nothing
+        }
     }
 
     /// The most tokens that a line of the answer adds to the reserve.
@@ -147,6 +198,8 @@ enum Place {
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     line: Vec<u8>,
+    /// The characters of the line.
+    length: usize,
     place: Place,
     listed: usize,
     labelled: usize,
@@ -158,9 +211,11 @@ impl Progress {
         for byte in bytes {
             if *byte == b'\n' {
                 let line = std::mem::take(&mut self.line);
+                self.length = 0;
                 self.take(String::from_utf8_lossy(&line).trim_end(), &closing.headings);
             } else {
                 self.line.push(*byte);
+                self.length += usize::from(byte & 0xc0 != 0x80);
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::free::{self, LONGEST_ITEM, LONGEST_REASON};
+use super::free;
 use super::lark::{Lark, any_of, quoted};
 use super::{Bounds, GrammarError};
 use crate::answer::Format;
@@ -193,12 +193,8 @@ impl Writer<'_> {
             self.lark.define("FLAG", &any_of(&self.layout.flag));
         }
         for (at, _) in parts.iter().enumerate().filter(|(_, part)| **part == Part::Slot(Slot::Text)) {
-            let before = at < label;
-            let longest = if before { LONGEST_ITEM } else { LONGEST_REASON };
             let behind = self.behind(at).to_vec();
-            let with_flag = behind.last() == Some(&Part::Slot(Slot::Flag));
-            let stems = if with_flag { self.stems() } else { Vec::new() };
-            let body = free::reasoning(self.spec, longest, strong, before, &stems);
+            let body = free::reasoning(self.spec, strong, at < label, &self.marks());
             let last = at + 1 + behind.len() == parts.len();
             let (terminal, rule) = (format!("TEXT_{at}"), format!("text_{at}"));
             match behind.as_slice() {
@@ -227,14 +223,28 @@ impl Writer<'_> {
         }
     }
 
-    /// How the sentences on the flag begin, up to its word.
-    fn stems(&self) -> Vec<String> {
-        let flag = self.spec.flag.as_deref().unwrap_or_default().to_lowercase();
-        let stem = |sentence: &String| {
-            let at = sentence.to_lowercase().find(&flag)?;
-            sentence.get(..at).filter(|stem| stem.trim().len() > 8).map(str::to_owned)
-        };
-        self.layout.flag.iter().filter_map(stem).collect()
+    /// What no text of a label's line may contain, so that its other words are told from it: how the sentences on the
+    /// flag begin, up to its word, and the words that end a text.
+    fn marks(&self) -> Vec<String> {
+        let parts = &self.layout.reasoning.0;
+        let mut marks: Vec<String> = Vec::new();
+        for (at, pair) in parts.windows(2).enumerate() {
+            if let [Part::Slot(Slot::Text), Part::Fixed(words)] = pair
+                && at + 2 < parts.len()
+                && words.contains(char::is_alphanumeric)
+            {
+                marks.push(words.trim_end().to_owned());
+            }
+        }
+        if parts.contains(&Part::Slot(Slot::Flag)) {
+            let flag = self.spec.flag.as_deref().unwrap_or_default().to_lowercase();
+            let stem = |sentence: &String| {
+                let at = sentence.to_lowercase().find(&flag)?;
+                sentence.get(..at).filter(|stem| stem.trim().len() > 8).map(str::to_owned)
+            };
+            marks.extend(self.layout.flag.iter().filter_map(stem));
+        }
+        marks
     }
 
     /// The final section behind so many listed events.
@@ -252,7 +262,8 @@ impl Writer<'_> {
     /// The rule for count `index` and all behind it, of which the first `limits` is its own.
     fn count_rule(&mut self, index: usize, limits: &[Option<u32>]) -> String {
         let Some((own, behind)) = limits.split_first() else { return String::new() };
-        let names: Vec<String> = limits.iter().map(|limit| limit.map_or("x".to_owned(), |limit| limit.to_string())).collect();
+        let names: Vec<String> =
+            limits.iter().map(|limit| limit.map_or("x".to_owned(), |limit| limit.to_string())).collect();
         let rule = format!("count_{index}_{}", names.join("_"));
         if !self.finals.insert((index, limits.to_vec())) {
             return rule;
@@ -268,7 +279,7 @@ impl Writer<'_> {
                 None => "/0|[1-9][0-9]{0,3}/".to_owned(),
             };
             let rest = self.count_rule(index + 1, behind);
-            format!("{} {values} {}", quoted(&line), joined(index, &rest))
+            format!("{} {values} {}", quoted(&line), joined(&rest))
         } else {
             let values = (0..=own.unwrap_or(HIGHEST_COUNT)).map(|value| {
                 let mut behind = behind.to_vec();
@@ -277,7 +288,7 @@ impl Writer<'_> {
                     *limit = Some(limit.unwrap_or(value).min(value));
                 }
                 let rest = self.count_rule(index + 1, &behind);
-                format!("{} {}", quoted(&value.to_string()), joined(index, &rest))
+                format!("{} {}", quoted(&value.to_string()), joined(&rest))
             });
             let values: Vec<String> = values.collect();
             format!("{} ({})", quoted(&line), values.join(" | "))
@@ -288,6 +299,6 @@ impl Writer<'_> {
 }
 
 /// What follows a count: two spaces, as the templates have them, before the next one.
-fn joined(_index: usize, rest: &str) -> String {
+fn joined(rest: &str) -> String {
     if rest.is_empty() { String::new() } else { format!("/ {{2}}/? {rest}") }
 }

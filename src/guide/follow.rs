@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use llguidance::Matcher;
 
-use super::closing::Progress;
+use super::closing::{Need, Progress};
 use super::thought::Thought;
 use super::{Bounds, Shared, THOUGHT_SHARE};
 use crate::engine::{Guide, GuideError};
@@ -23,8 +23,8 @@ pub struct Follower {
     left: usize,
     /// The way out that is being taken: the tokens still to come, for each alternative that is left.
     exit: Vec<Vec<TokenId>>,
-    /// The last way out only filled a text that may not be empty.
-    filled: bool,
+    /// The last way out may have been text only.
+    unsure: bool,
     /// The end token was taken.
     ended: bool,
 }
@@ -35,7 +35,8 @@ impl Follower {
         let (share, of) = THOUGHT_SHARE;
         let most = bounds.max_tokens.saturating_sub(2 * shared.closing.reserve(&progress));
         let thought = bounds.thought.as_deref();
-        let thought = thought.map(|opening| Thought::new(opening, (bounds.max_tokens / of * share).min(most), &shared.tokens));
+        let thought =
+            thought.map(|opening| Thought::new(opening, (bounds.max_tokens / of * share).min(most), &shared.tokens));
         Self {
             matcher,
             shared,
@@ -43,7 +44,7 @@ impl Follower {
             progress,
             left: bounds.max_tokens,
             exit: Vec::new(),
-            filled: false,
+            unsure: false,
             ended: false,
         }
     }
@@ -63,7 +64,10 @@ impl Follower {
             }
             return Ok(());
         }
-        if self.left > self.shared.closing.reserve(&self.progress) {
+        let closing = &self.shared.closing;
+        let short = self.left <= closing.reserve(&self.progress);
+        let need = if short { Need::Line } else { closing.need(&self.progress) };
+        if need == Need::Nothing {
             return Ok(());
         }
         // What is forced anyway is no text that could be cut.
@@ -71,14 +75,14 @@ impl Follower {
             return self.checked(());
         }
         let shared = Arc::clone(&self.shared);
-        for (exit, fills) in shared.closing.exits(self.filled) {
+        for (exit, text) in shared.closing.exits(need, &self.progress, self.unsure) {
             for tokens in exit {
                 if self.matcher.validate_tokens(tokens).map_err(internal)? == tokens.len() {
                     self.exit.push(tokens.clone());
                 }
             }
             if !self.exit.is_empty() {
-                self.filled = fills;
+                self.unsure = text;
                 return Ok(());
             }
         }
@@ -122,7 +126,8 @@ impl Guide for Follower {
             }
         };
         if !self.exit.is_empty() {
-            let next: Vec<usize> = self.exit.iter().filter_map(|tokens| tokens.first()).map(|id| *id as usize).collect();
+            let next: Vec<usize> =
+                self.exit.iter().filter_map(|tokens| tokens.first()).map(|id| *id as usize).collect();
             forbid(&|token| next.contains(&token));
         } else if let Some(thought) = &self.thought {
             let tokens = &self.shared.tokens;
@@ -148,7 +153,8 @@ impl Guide for Follower {
     fn allowed(&mut self, draft: &[TokenId]) -> Result<usize, GuideError> {
         self.look_for_exit()?;
         if !self.exit.is_empty() {
-            let same = |tokens: &Vec<TokenId>| tokens.iter().zip(draft).take_while(|(token, other)| token == other).count();
+            let same =
+                |tokens: &Vec<TokenId>| tokens.iter().zip(draft).take_while(|(token, other)| token == other).count();
             return Ok(self.exit.iter().map(same).max().unwrap_or_default());
         }
         if let Some(thought) = &self.thought {
@@ -183,9 +189,12 @@ impl Guide for Follower {
 
     fn take(&mut self, token: TokenId) -> Result<(), GuideError> {
         self.left = self.left.saturating_sub(1);
-        self.exit.retain_mut(|tokens| tokens.first() == Some(&token) && {
-            tokens.remove(0);
-            true
+        self.unsure &= !self.exit.is_empty();
+        self.exit.retain_mut(|tokens| {
+            tokens.first() == Some(&token) && {
+                tokens.remove(0);
+                true
+            }
         });
         // An alternative that is whole ends the way out.
         if self.exit.iter().any(Vec::is_empty) {

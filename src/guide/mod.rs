@@ -42,6 +42,9 @@ use tokens::Tokens;
 /// short, so that none can spell what free text must not.
 const SLICES: [&str; 3] = ["[a-z]{1,12}", " [a-z]{1,12}", "[a-zA-Z ]{1,12}"];
 
+/// How much the engine may spend on its expressions in one step.
+const LEXER_FUEL: u64 = 50_000_000;
+
 /// How much of its tokens a thought may take.
 const THOUGHT_SHARE: (usize, usize) = (3, 4);
 
@@ -101,13 +104,19 @@ impl Grammar {
         let tokens = Arc::new(Tokens::new(tokenizer)?);
         let env: TokEnv = tokens.clone();
         let slices = SLICES.map(str::to_owned);
-        let mut factory =
-            ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(internal)?;
+        let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(internal)?;
         factory.quiet();
+        // What free text must not say makes large expressions. Each of their states is built once and kept, so the
+        // first answers of a run pay for them; the engine's own limits are for grammars of strangers.
+        let limits = factory.limits_mut();
+        limits.initial_lexer_fuel = LEXER_FUEL;
+        limits.step_lexer_fuel = LEXER_FUEL;
+        limits.verbose_errors = false;
         let closing = Closing::new(&task.spec.answer, &tokens)?;
         let all = 0..u32::try_from(tokenizer.vocab_size()).map_err(|_| GrammarError::Vocabulary)?;
         let ordinary: Vec<bool> = all.clone().map(|id| tokens.is_ordinary(id)).collect();
-        let tags = all.filter(|id| ordinary[*id as usize] && tokenizer.bytes(*id).is_some_and(|bytes| bytes.contains(&b'>')));
+        let tags =
+            all.filter(|id| ordinary[*id as usize] && tokenizer.bytes(*id).is_some_and(|bytes| bytes.contains(&b'>')));
         let shared = Arc::new(Shared { closing, tags: tags.collect(), ordinary, tokens });
         let grammar = Self {
             answer: task.spec.answer.clone(),

@@ -29,7 +29,11 @@ impl Tokens {
         let bytes = |id: TokenId| {
             let bytes = tokenizer.bytes(id).filter(|_| is_ordinary(tokenizer, id)).unwrap_or_default();
             // 0xff is in no UTF-8, and is the engine's mark of special tokens.
-            if bytes.len() > LONGEST_TOKEN || bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER) { Vec::new() } else { bytes }
+            if bytes.len() > LONGEST_TOKEN || bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER) {
+                Vec::new()
+            } else {
+                bytes
+            }
         };
         let words: Vec<Vec<u8>> = (0..size).map(bytes).collect();
         let ends = tokenizer.end_tokens();
@@ -51,7 +55,11 @@ impl Tokens {
         };
         // As the model reads such a text, added white space and all; but never with control in it.
         let ids = encode(Piece::Trusted(text.into()))?;
-        if ids.iter().all(|id| is_ordinary(&self.tokenizer, *id)) { Ok(ids) } else { encode(Piece::Untrusted(text.into())) }
+        if ids.iter().all(|id| is_ordinary(&self.tokenizer, *id)) {
+            Ok(ids)
+        } else {
+            encode(Piece::Untrusted(text.into()))
+        }
     }
 
     /// The tokenizer.

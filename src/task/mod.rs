@@ -10,8 +10,8 @@ mod spec;
 pub use catalog::{Catalog, CatalogError, Origin};
 pub use layout::{Layout, Line, Part, Slot, has_labels};
 pub use spec::{
-    AnswerSpec, Better, CountSpec, CountsSpec, Formula, Frames, LayoutSpec, MetricSpec, Only, Over, Placeholder, Rule, ScoreSpec,
-    Sections, Source, TaskSpec,
+    AnswerSpec, Better, CountSpec, CountsSpec, Formula, Frames, LayoutSpec, MetricSpec, Only, Over, Placeholder, Rule,
+    ScoreSpec, Sections, Source, TaskSpec,
 };
 
 use thiserror::Error;
