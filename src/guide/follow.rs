@@ -3,12 +3,14 @@
 //! Invariant: what is allowed, what is forced and what is taken are always said of the same place in the answer, whether
 //! it is in a thought, in the format, or on the way to an early end.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use llguidance::Matcher;
+use llguidance::toktrie::TokenizerEnv;
 
 use super::closing::{Need, Progress};
 use super::thought::Thought;
+use super::watch::At;
 use super::{Bounds, Shared, THOUGHT_SHARE};
 use crate::engine::{Guide, GuideError};
 use crate::model::TokenId;
@@ -77,7 +79,8 @@ impl Follower {
         let shared = Arc::clone(&self.shared);
         for (exit, text) in shared.closing.exits(need, &self.progress, self.unsure) {
             for tokens in exit {
-                if self.matcher.validate_tokens(tokens).map_err(internal)? == tokens.len() {
+                let valid = self.matcher.validate_tokens(tokens).map_err(internal)? == tokens.len();
+                if valid && self.readable(tokens) == tokens.len() {
                     self.exit.push(tokens.clone());
                 }
             }
@@ -87,6 +90,34 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Where a line stands, if it is one that could be misread.
+    fn watched(&self, progress: &Progress) -> Option<(usize, At)> {
+        let (index, line) = progress.watched()?;
+        let watch = self.shared.watches.get(index)?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((index, watch.after(line)?))
+    }
+
+    /// How many of these tokens leave all lines readable.
+    fn readable(&self, tokens: &[TokenId]) -> usize {
+        let mut progress = self.progress.clone();
+        let mut watched = self.watched(&progress);
+        for (count, token) in tokens.iter().enumerate() {
+            let bytes = self.bytes(*token);
+            progress.push(&bytes, &self.shared.closing);
+            let next = watched.map(|(index, at)| {
+                let watch = self.shared.watches[index].lock().unwrap_or_else(PoisonError::into_inner);
+                watch.push(at, &bytes)
+            });
+            match (watched, next) {
+                (_, Some(None)) => return count,
+                (Some((index, _)), Some(Some(at @ At::Line(..)))) => watched = Some((index, at)),
+                // A line has ended: the next one may be of another section.
+                _ => watched = self.watched(&progress),
+            }
+        }
+        tokens.len()
     }
 
     /// The engine reports some faults only when it is asked.
@@ -142,7 +173,11 @@ impl Guide for Follower {
             let ends = self.shared.tokens.tokenizer().end_tokens();
             forbid(&|token| ends.iter().any(|end| *end as usize == token));
         } else {
-            let mask = self.matcher.compute_mask().map_err(internal)?;
+            let mut mask = self.matcher.compute_mask().map_err(internal)?;
+            if let Some((index, at)) = self.watched(&self.progress) {
+                let mut watch = self.shared.watches[index].lock().unwrap_or_else(PoisonError::into_inner);
+                mask.and(&watch.mask(at, self.shared.tokens.tok_trie()));
+            }
             let words = mask.as_slice();
             let size = self.shared.ordinary.len();
             forbid(&|token| token < size && words.get(token / 32).is_some_and(|word| word >> (token % 32) & 1 == 1));
@@ -179,12 +214,16 @@ impl Guide for Follower {
         // Where tokens run out, only as far as the answer can still be closed; a line may bring another to come.
         let lines = draft[..texts].iter().filter(|token| self.bytes(**token).contains(&b'\n')).count();
         let reserve = self.shared.closing.reserve(&self.progress) + lines * self.shared.closing.line();
-        texts = texts.min(self.left.saturating_sub(reserve).max(1));
+        // What is forced is in the reserve already.
+        let forced = self.matcher.compute_ff_tokens();
+        let forced = forced.iter().zip(draft).take_while(|(forced, token)| forced == token).count();
+        texts = texts.min(self.left.saturating_sub(reserve).max(forced).max(1));
         if texts == 0 {
             let ends = draft.first().is_some_and(|token| self.is_end(*token));
             return Ok(usize::from(ends && self.matcher.is_accepting().map_err(internal)?));
         }
-        self.matcher.validate_tokens(&draft[..texts]).map_err(internal)
+        let valid = self.matcher.validate_tokens(&draft[..texts]).map_err(internal)?;
+        Ok(self.readable(&draft[..valid]))
     }
 
     fn take(&mut self, token: TokenId) -> Result<(), GuideError> {

@@ -16,6 +16,7 @@ mod lark;
 mod score;
 mod thought;
 mod tokens;
+mod watch;
 
 pub use counts::MOST_EVENTS;
 pub use free::{LONGEST_ITEM, LONGEST_REASON, LONGEST_SCORE_REASON};
@@ -37,13 +38,10 @@ use closing::Closing;
 use counts::Limits;
 use follow::Follower;
 use tokens::Tokens;
+use watch::Watch;
 
-/// Tokens that free text mostly is made of; a grammar that allows all of a group is asked once for the group. They are
-/// short, so that none can spell what free text must not.
-const SLICES: [&str; 3] = ["[a-z]{1,12}", " [a-z]{1,12}", "[a-zA-Z ]{1,12}"];
-
-/// How much the engine may spend on its expressions in one step.
-const LEXER_FUEL: u64 = 50_000_000;
+/// Tokens that free text mostly is made of: a grammar that allows all of a group is asked once for the group.
+const SLICES: [&str; 2] = [r"[^ \x00-\x1f\x7f][^\x00-\x1f\x7f]{0,14}", r#"[^"\\\x00-\x1F\x7F]{1,30}"#];
 
 /// How much of its tokens a thought may take.
 const THOUGHT_SHARE: (usize, usize) = (3, 4);
@@ -92,6 +90,8 @@ pub struct Grammar {
 pub(crate) struct Shared {
     tokens: Arc<Tokens>,
     closing: Closing,
+    /// What rules out lines of the list and lines with labels that would be misread.
+    watches: Vec<Mutex<Watch>>,
     /// Which tokens are ordinary text, by token.
     ordinary: Vec<bool>,
     /// The ordinary tokens with a `>` in them, which might go beyond the end of a thought.
@@ -106,18 +106,19 @@ impl Grammar {
         let slices = SLICES.map(str::to_owned);
         let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(internal)?;
         factory.quiet();
-        // What free text must not say makes large expressions. Each of their states is built once and kept, so the
-        // first answers of a run pay for them; the engine's own limits are for grammars of strangers.
-        let limits = factory.limits_mut();
-        limits.initial_lexer_fuel = LEXER_FUEL;
-        limits.step_lexer_fuel = LEXER_FUEL;
-        limits.verbose_errors = false;
+        factory.limits_mut().verbose_errors = false;
         let closing = Closing::new(&task.spec.answer, &tokens)?;
+        let excluded = match &task.spec.answer {
+            AnswerSpec::Counts(spec) => counts::excluded(spec, &task.format)?.into(),
+            AnswerSpec::JsonScore(_) => Vec::new(),
+        };
+        let watches = excluded.iter().map(|excluded| Watch::new(excluded).map(Mutex::new).map_err(internal));
+        let watches: Vec<Mutex<Watch>> = watches.collect::<Result<_, _>>()?;
         let all = 0..u32::try_from(tokenizer.vocab_size()).map_err(|_| GrammarError::Vocabulary)?;
         let ordinary: Vec<bool> = all.clone().map(|id| tokens.is_ordinary(id)).collect();
         let tags =
             all.filter(|id| ordinary[*id as usize] && tokenizer.bytes(*id).is_some_and(|bytes| bytes.contains(&b'>')));
-        let shared = Arc::new(Shared { closing, tags: tags.collect(), ordinary, tokens });
+        let shared = Arc::new(Shared { closing, watches, tags: tags.collect(), ordinary, tokens });
         let grammar = Self {
             answer: task.spec.answer.clone(),
             format: task.format.clone(),

@@ -9,7 +9,7 @@ use super::GrammarError;
 use crate::model::{ModelError, Piece, TokenId, Tokenizer};
 
 /// More bytes than this has no token that a guided answer needs, and the engine's tree has a depth.
-const LONGEST_TOKEN: usize = 512;
+const LONGEST_TOKEN: usize = 256;
 
 /// A vocabulary and the way a model would write a text with it.
 pub struct Tokens {
