@@ -17,6 +17,7 @@
 //! | [`judge`] | who answers: a model on this machine, or recorded answers |
 //! | [`model`] | a judge model's files: weights, tokenizer, chat template; the eyes of those that see |
 //! | [`engine`] | a batched step over sequences that share their beginnings; tokens in, answers out |
+//! | [`guide`] | the answer format as a grammar, and what keeps an answer to it |
 //! | [`kernels`] | the arithmetic of the CPU, row by row |
 //! | [`answer`] | reads an answer while it streams, and never guesses |
 //! | [`length`] | words, sentences, and rules about them |
@@ -30,6 +31,7 @@ pub mod answer;
 pub mod cli;
 pub mod dataset;
 pub mod engine;
+pub mod guide;
 pub mod judge;
 pub mod kernels;
 pub mod length;

@@ -10,6 +10,7 @@ mod devices;
 mod engine;
 mod ffmpeg;
 mod gguf_bytes;
+mod guide;
 mod h264;
 mod images;
 mod import;

@@ -58,7 +58,7 @@ fn from_gguf(gguf: &Json) -> Result<Tokenizer, ModelError> {
 }
 
 /// Every tokenizer, from its folder and as GGUF metadata, and one with a dummy space before texts.
-static TOKENIZERS: LazyLock<Vec<(String, Tokenizer)>> = LazyLock::new(|| {
+pub static TOKENIZERS: LazyLock<Vec<(String, Tokenizer)>> = LazyLock::new(|| {
     let mut all = Vec::new();
     for name in NAMES {
         all.push((name.to_owned(), Tokenizer::from_folder(&folder(name)).unwrap()));

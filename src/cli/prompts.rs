@@ -9,6 +9,7 @@ use super::End;
 use super::exit::Usage;
 use super::output::print;
 use crate::dataset::{Limits, RecordReader};
+use crate::guide::{Bounds, grammar_text};
 use crate::task::{Catalog, Origin};
 
 const EXAMPLES: &str = "\
@@ -16,6 +17,7 @@ Examples:
   capjudge prompts list
   capjudge prompts show omission
   capjudge prompts show omission --data captions.jsonl --id clip-7     what the judge is asked
+  capjudge prompts show omission --grammar                             what a guided answer keeps to
   capjudge prompts check --prompts my-prompts";
 
 /// Flags of `prompts`.
@@ -40,6 +42,9 @@ enum Verb {
         /// Show the declaration instead of the template
         #[arg(long, conflicts_with = "data")]
         declaration: bool,
+        /// Show the grammar that guided answers keep to
+        #[arg(long, conflicts_with_all = ["data", "declaration"])]
+        grammar: bool,
         /// Fill the template with a record of this data set
         #[arg(long, value_name = "FILE")]
         data: Option<PathBuf>,
@@ -70,10 +75,11 @@ impl Args {
                 Ok(End::Done)
             }
             Verb::Check => check(Catalog::load_all(folder)),
-            Verb::Show { task, declaration, data, id, json } => {
+            Verb::Show { task, declaration, grammar, data, id, json } => {
                 let catalog = Catalog::load(folder)?;
                 let task = catalog.get(&task)?;
                 let text = match data {
+                    None if grammar => grammar_text(task, &Bounds::default())?,
                     None if declaration => toml::to_string_pretty(&task.spec)?,
                     None => task.template.text().to_owned(),
                     Some(data) => {

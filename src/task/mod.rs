@@ -4,12 +4,14 @@
 //! that the answer gives, and nothing later has to check it again.
 
 mod catalog;
+mod layout;
 mod spec;
 
 pub use catalog::{Catalog, CatalogError, Origin};
+pub use layout::{Layout, Line, Part, Slot, has_labels};
 pub use spec::{
-    AnswerSpec, Better, CountSpec, CountsSpec, Formula, Frames, MetricSpec, Only, Over, Placeholder, Rule, ScoreSpec,
-    Sections, Source, TaskSpec,
+    AnswerSpec, Better, CountSpec, CountsSpec, Formula, Frames, LayoutSpec, MetricSpec, Only, Over, Placeholder, Rule,
+    ScoreSpec, Sections, Source, TaskSpec,
 };
 
 use thiserror::Error;
@@ -75,6 +77,12 @@ impl Task {
         let template = Template::new(template, spec.placeholders.keys().map(String::as_str), anchor)?;
         check(&spec).map_err(TaskError::Inconsistent)?;
         let format = Format::new(&spec.answer);
+        if let AnswerSpec::Counts(counts) = &spec.answer
+            && counts.layout.is_some()
+        {
+            let layout = Layout::of(counts).map_err(TaskError::Inconsistent)?;
+            layout.check(counts, &format).map_err(TaskError::Inconsistent)?;
+        }
         Ok(Self { name: name.to_owned(), spec, template, format })
     }
 

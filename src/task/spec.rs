@@ -164,6 +164,33 @@ pub struct CountsSpec {
     pub sections: Sections,
     /// The numbers of the final section.
     pub counts: Vec<CountSpec>,
+    /// The lines that a guided answer is made of; what is left out is derived from the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<LayoutSpec>,
+}
+
+/// The lines of a guided `counts` answer, with slots in braces; `task/layout.rs` checks them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutSpec {
+    /// A line of the list of events: `{n}. {text}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+    /// The text of the section under the first heading of `sections.other`, which is left out without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<String>,
+    /// A line of the labels section, with `{n}` and `{label}`, and perhaps `{text}` and `{flag}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// What `{flag}` is for an event with the flag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flagged: Option<String>,
+    /// What `{flag}` is for an event without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unflagged: Option<String>,
+    /// A line of the final section: `- {name}: {count}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
 }
 
 /// The headings of a `counts` answer, by what stands below them.

@@ -22,6 +22,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokenizers::OffsetReferential;
 use tokenizers::normalizers::NormalizerWrapper;
@@ -55,14 +56,15 @@ impl Piece<'_> {
     }
 }
 
-/// A model's tokenizer.
+/// A model's tokenizer. A clone shares the vocabulary.
+#[derive(Clone)]
 pub struct Tokenizer {
     path: PathBuf,
-    inner: tokenizers::Tokenizer,
+    inner: Arc<tokenizers::Tokenizer>,
     start: Plain,
     /// The same without a dummy space before the text; `None` where there is none anyway.
     further: Option<Plain>,
-    vocabulary: Vocabulary,
+    vocabulary: Arc<Vocabulary>,
     bos: Option<TokenId>,
     eos: Option<TokenId>,
     adds_bos: bool,

@@ -4,6 +4,7 @@
 //! and ids are few enough to be kept in a list.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
@@ -81,10 +82,10 @@ impl Parts {
         let differ = start.sees("a") != further.sees("a");
         Ok(Tokenizer {
             path: path.to_owned(),
-            inner,
+            inner: Arc::new(inner),
             further: differ.then_some(further),
             start,
-            vocabulary,
+            vocabulary: Arc::new(vocabulary),
             bos: self.bos,
             eos: self.eos,
             adds_bos: self.adds_bos && self.bos.is_some(),

@@ -1,0 +1,262 @@
+//! How an answer is brought to its end when its tokens run out.
+//!
+//! Invariant: what the judge decides (labels, flags, counts) stays the judge's. Only free text is cut short, and only so
+//! far that the rest of the answer, in its shortest form, still fits.
+
+use super::GrammarError;
+use super::free::{LONGEST_ITEM, LONGEST_REASON, LONGEST_SCORE_REASON};
+use super::tokens::Tokens;
+use crate::model::TokenId;
+use crate::task::{AnswerSpec, CountsSpec, Layout, Part, ScoreSpec, Slot, has_labels};
+
+/// Tokens kept for what no estimate sees: a character that is half written, an open quotation, cuts between texts.
+const SLACK: usize = 12;
+/// What stands where a text may not be empty.
+const FILLERS: [&str; 4] = [" x", "x", " …", "…"];
+/// What ends a quotation inside a text.
+const QUOTES: [&str; 2] = ["\"", "”"];
+
+/// The ways out of a free text, and what the rest of an answer costs.
+#[derive(Debug)]
+pub struct Closing {
+    /// In the order in which they are tried; the judge chooses among the alternatives of one.
+    exits: Vec<Exit>,
+    /// The headings, for the start of a line: elsewhere they would be text.
+    starts: Vec<Exit>,
+    /// The words that end a text in the middle of a line.
+    words: Vec<(String, Exit)>,
+    /// What ends the last text of a line with a flag.
+    flag: Vec<Exit>,
+    fillers: Vec<Exit>,
+    quotes: Vec<Exit>,
+    headings: Headings,
+    /// Tokens for all that is not an event's line.
+    tail: usize,
+    /// Tokens for the line of an event.
+    line: usize,
+}
+
+/// What of an answer has to end now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// A text that words of its line follow.
+    Words,
+    /// The line.
+    Line,
+}
+
+/// Alternatives, each with its tokens.
+pub type Exit = Vec<Vec<TokenId>>;
+
+#[derive(Debug, Default)]
+struct Headings {
+    events: Option<String>,
+    labels: Option<String>,
+    others: Vec<String>,
+}
+
+impl Closing {
+    /// How answers of this format are closed.
+    pub fn new(answer: &AnswerSpec, tokens: &Tokens) -> Result<Self, GrammarError> {
+        match answer {
+            AnswerSpec::Counts(counts) => Self::of_counts(counts, tokens),
+            AnswerSpec::JsonScore(score) => Self::of_score(score, tokens),
+        }
+    }
+
+    fn of_counts(counts: &CountsSpec, tokens: &Tokens) -> Result<Self, GrammarError> {
+        let layout = Layout::of(counts).map_err(GrammarError::Layout)?;
+        let sections = &counts.sections;
+        let heading = |names: &[String]| names.first().map(|name| format!("{name}:"));
+        let review = heading(&sections.other).filter(|_| layout.review.is_some());
+        let labels = heading(&sections.labels).filter(|_| has_labels(counts));
+        let last = heading(&sections.last);
+        let others: Vec<String> = [&last, &review].into_iter().flatten().cloned().collect();
+        let mut exits: Vec<Vec<String>> = Vec::new();
+        for heading in others.iter().chain(&labels) {
+            exits.extend(["\n\n", "\n"].map(|gap| vec![format!("{gap}{heading}")]));
+        }
+        let starts: Vec<Vec<String>> = others.iter().chain(&labels).map(|heading| vec![heading.clone()]).collect();
+        exits.push(vec!["\n".to_owned()]);
+        let parts = layout.reasoning.0.as_slice();
+        let mut flag: Vec<Vec<String>> = Vec::new();
+        if let [.., Part::Fixed(words), Part::Slot(Slot::Flag)] = parts {
+            flag.push(layout.flag.iter().map(|flag| format!("{words}{flag}")).collect());
+        }
+        let words = parts.windows(3).filter_map(|three| match three {
+            [Part::Slot(Slot::Text), Part::Fixed(words), Part::Slot(next)] if *next != Slot::Flag => {
+                Some(words.clone())
+            }
+            _ => None,
+        });
+        let words = words.map(|words| Ok((words.clone(), vec![tokens.encode(&words)?])));
+        let words: Vec<(String, Exit)> = words.collect::<Result<_, GrammarError>>()?;
+        let longest = |texts: &[String]| texts.iter().max_by_key(|text| text.len()).cloned().unwrap_or_default();
+        let line = layout.reasoning.fill(|slot| match slot {
+            Slot::Number => "99".to_owned(),
+            Slot::Label => longest(&counts.labels),
+            Slot::Flag => longest(&layout.flag),
+            _ => "x".to_owned(),
+        });
+        let stated = counts.counts.iter().map(|count| {
+            let line =
+                layout.count.fill(|slot| if slot == Slot::Name { count.name.clone() } else { "9999".to_owned() });
+            format!("{line}  \n")
+        });
+        let sections = [heading(&sections.events), review, layout.review.clone(), labels.clone(), last.clone()];
+        let tail: String = sections.into_iter().flatten().map(|text| format!("{text}  \n\n")).chain(stated).collect();
+        let headings = Headings { events: heading(&counts.sections.events), labels, others };
+        Ok(Self {
+            exits: encoded(&exits, tokens)?,
+            starts: encoded(&starts, tokens)?,
+            words,
+            flag: encoded(&flag, tokens)?,
+            fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
+            quotes: encoded(&QUOTES.map(|quote| vec![quote.to_owned()]), tokens)?,
+            headings,
+            tail: cost(&tail, tokens)? + SLACK,
+            line: cost(&format!("\n{line}  "), tokens)? + SLACK,
+        })
+    }
+
+    fn of_score(score: &ScoreSpec, tokens: &Tokens) -> Result<Self, GrammarError> {
+        let whole =
+            format!("{{\"{}\": {}, \"{}\": \"x\"}}", score.key, score.max, score.reason.as_deref().unwrap_or(""));
+        Ok(Self {
+            exits: encoded(&[vec!["\"}".to_owned()], vec!["}".to_owned()]], tokens)?,
+            starts: Vec::new(),
+            words: Vec::new(),
+            flag: Vec::new(),
+            fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
+            quotes: encoded(&[vec!["n".to_owned()], vec!["0000".to_owned()]], tokens)?,
+            headings: Headings::default(),
+            tail: cost(&whole, tokens)? + SLACK,
+            line: 0,
+        })
+    }
+
+    /// The ways out, in the order in which they are to be tried, and whether each may have been text only; `unsure` if the
+    /// last one taken was such. Then a quotation that is open is the reason, and is ended first.
+    pub fn exits(&self, need: Need, progress: &Progress, unsure: bool) -> impl Iterator<Item = (&Exit, bool)> {
+        let (fillers, quotes) = ((self.fillers.as_slice(), true), (self.quotes.as_slice(), false));
+        // Of the texts of a line the first is open whose words are not there yet.
+        let line = String::from_utf8_lossy(&progress.line);
+        let open =
+            self.words.iter().find(|(words, _)| progress.place == Place::Labels && !line.contains(words.as_str()));
+        let words = (open.map_or(self.flag.as_slice(), |(_, exit)| std::slice::from_ref(exit)), true);
+        let exits = (self.exits.as_slice(), false);
+        let groups = match need {
+            Need::Nothing => vec![],
+            Need::Words if open.is_none() => vec![],
+            Need::Words if unsure => vec![quotes, words],
+            Need::Words => vec![words],
+            Need::Line if progress.line.is_empty() && self.line > 0 => vec![(self.starts.as_slice(), false)],
+            Need::Line if unsure => vec![exits, quotes, words, fillers],
+            Need::Line => vec![exits, words, fillers, quotes],
+        };
+        groups.into_iter().flat_map(|(exits, fills)| exits.iter().map(move |exit| (exit, fills)))
+    }
+
+    /// The most tokens that the rest of an answer takes in its shortest form.
+    pub fn reserve(&self, progress: &Progress) -> usize {
+        self.tail + self.line * progress.lines_to_come()
+    }
+
+    /// What has to end, by how long the line is already.
+    pub fn need(&self, progress: &Progress) -> Need {
+        let (item, line) = match progress.place {
+            Place::List => (LONGEST_ITEM, LONGEST_ITEM),
+            Place::Labels => (LONGEST_ITEM, LONGEST_ITEM + LONGEST_REASON),
+            Place::Elsewhere => (LONGEST_SCORE_REASON, LONGEST_SCORE_REASON),
+        };
+        // Headings, counts and a review that is given are no text that could be cut: no way out fits them.
+        if progress.length > line {
+            Need::Line
+        } else if progress.length > item {
+            Need::Words
+        } else {
+            Need::Nothing
+        }
+    }
+
+    /// The most tokens that a line of the answer adds to the reserve.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+}
+
+fn encoded(exits: &[Vec<String>], tokens: &Tokens) -> Result<Vec<Exit>, GrammarError> {
+    let encode = |exit: &Vec<String>| exit.iter().map(|text| Ok(tokens.encode(text)?)).collect();
+    exits.iter().map(encode).collect()
+}
+
+fn cost(text: &str, tokens: &Tokens) -> Result<usize, GrammarError> {
+    Ok(tokens.encode(text)?.len())
+}
+
+/// Which part of an answer is being written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Elsewhere,
+    List,
+    Labels,
+}
+
+/// How far an answer is: counted by its lines, which is enough to know what is still to come.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    line: Vec<u8>,
+    /// The characters of the line.
+    length: usize,
+    place: Place,
+    listed: usize,
+    labelled: usize,
+}
+
+impl Progress {
+    /// Takes the next bytes of the answer.
+    pub fn push(&mut self, bytes: &[u8], closing: &Closing) {
+        for byte in bytes {
+            if *byte == b'\n' {
+                let line = std::mem::take(&mut self.line);
+                self.length = 0;
+                self.take(String::from_utf8_lossy(&line).trim_end(), &closing.headings);
+            } else {
+                self.line.push(*byte);
+                self.length += usize::from(byte & 0xc0 != 0x80);
+            }
+        }
+    }
+
+    fn take(&mut self, line: &str, headings: &Headings) {
+        let is = |heading: &Option<String>| heading.as_deref() == Some(line);
+        if is(&headings.events) {
+            self.place = Place::List;
+        } else if is(&headings.labels) {
+            self.place = Place::Labels;
+        } else if headings.others.iter().any(|heading| heading == line) {
+            self.place = Place::Elsewhere;
+        } else if !line.is_empty() {
+            self.listed += usize::from(self.place == Place::List);
+            self.labelled += usize::from(self.place == Place::Labels);
+        }
+    }
+
+    /// The line that is being written, if it is one that is watched: of the list (0) or with a label (1).
+    pub fn watched(&self) -> Option<(usize, &[u8])> {
+        match self.place {
+            Place::List => Some((0, &self.line)),
+            Place::Labels => Some((1, &self.line)),
+            Place::Elsewhere => None,
+        }
+    }
+
+    fn lines_to_come(&self) -> usize {
+        // An event that is being listed will have a line too.
+        let listed = self.listed + usize::from(self.place == Place::List);
+        listed.saturating_sub(self.labelled)
+    }
+}
