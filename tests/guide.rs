@@ -55,7 +55,7 @@ fn text_of(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
 }
 
 fn read(task: &Task, answer: &str, count_from: CountFrom) -> Reading {
-    let mut reader = Reader::new(&task.format, count_from, Vec::new());
+    let mut reader = Reader::new(&task.format, count_from, Vec::<&str>::new());
     reader.push(answer, &mut |_| {});
     reader.finish(Finish::Stop, &mut |_| {})
 }

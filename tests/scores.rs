@@ -7,7 +7,7 @@ use capjudge::answer::CountFrom;
 use capjudge::dataset::{Entry, Record};
 use capjudge::engine::{Guide, Sampling};
 use capjudge::judge::{Desk, Guides, Judge, JudgeError, ModelJudge, Question, Settings};
-use capjudge::model::{Model, Part, Piece, TokenId};
+use capjudge::model::{Model, ModelPrompt, Part, Piece, TokenId};
 use capjudge::run::{Setting, judge_record};
 use capjudge::task::Task;
 use capjudge::verdict::{Distribution, Outcome, Score, Scored, Verdict};
@@ -39,7 +39,13 @@ struct Format {
 }
 
 impl Guides for Format {
-    fn guide(&self, question: &Question<'_>) -> Result<Option<Box<dyn Guide>>, JudgeError> {
+    fn guide(
+        &self,
+        question: &Question<'_>,
+        _: &Model,
+        _: &ModelPrompt<'_>,
+        _: usize,
+    ) -> Result<Option<Box<dyn Guide>>, JudgeError> {
         assert_eq!((question.task.name.as_str(), question.events, question.inserted), ("short", 2, 1));
         Ok(Some(Box::new(Script::new(self.steps.clone()))))
     }

@@ -12,7 +12,7 @@ use super::End;
 use super::exit::Usage;
 use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
-use super::model::{ModelFlags, PaceFlags, open_judge};
+use super::model::{GuideFlags, ModelFlags, PaceFlags, open_judge};
 use super::output::{print, printable_lines};
 use super::progress::Waiting;
 use crate::answer::CountFrom;
@@ -88,6 +88,8 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     model: ModelFlags,
+    #[command(flatten)]
+    guide: GuideFlags,
     /// Sample the video although the judge does not look at it
     #[arg(long)]
     with_frames: bool,
@@ -100,7 +102,7 @@ impl Args {
     pub fn run(self) -> Result<End> {
         let catalog = Catalog::load(self.prompts.as_deref())?;
         let task = catalog.get(&self.task)?;
-        let mut judge = open_judge(&self.judge, &self.model, &PaceFlags::default(), self.json)?;
+        let mut judge = open_judge(&self.judge, &self.model, &self.guide, &PaceFlags::default(), self.json)?;
         judge.check(task)?;
         let record = self.record()?;
         let base = match &self.record {

@@ -61,6 +61,31 @@ pub struct ModelFlags {
     pub no_speculation: bool,
 }
 
+/// Whether answers are kept to the format of their task.
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "Answers")]
+pub struct GuideFlags {
+    /// Keep answers to the task's format: only words that the format allows, and the text that it forces is not chosen at
+    /// all, so that every answer can be read. So it is for models under 4 billion parameters unless said otherwise
+    #[arg(long, conflicts_with = "free")]
+    guided: bool,
+    /// Let the judge write as it likes. So it is for larger models unless said otherwise
+    #[arg(long)]
+    free: bool,
+}
+
+impl GuideFlags {
+    /// What was said, if anything was.
+    fn guided(&self) -> Option<bool> {
+        (self.guided || self.free).then_some(self.guided)
+    }
+
+    /// The flag that was given, if any was: for judges that are no model.
+    fn given(&self) -> Option<&'static str> {
+        self.guided().map(|guided| if guided { "--guided" } else { "--free" })
+    }
+}
+
 /// How a judge gets through many records. None of it changes a verdict.
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Speed")]
@@ -173,10 +198,16 @@ impl ModelFlags {
 }
 
 /// Opens a judge by its name.
-pub fn open_judge(name: &str, flags: &ModelFlags, pace: &PaceFlags, quiet: bool) -> Result<Box<dyn Judge>> {
+pub fn open_judge(
+    name: &str,
+    flags: &ModelFlags,
+    guide: &GuideFlags,
+    pace: &PaceFlags,
+    quiet: bool,
+) -> Result<Box<dyn Judge>> {
     let mut settings = Settings::default();
     if judge::scripted(name).is_some() {
-        if let Some(flag) = flags.given().or(pace.given()) {
+        if let Some(flag) = flags.given().or(guide.given()).or(pace.given()) {
             return Err(Usage(format!("{flag} is for judges that load a model; {name} replays answers")).into());
         }
     } else {
@@ -185,6 +216,7 @@ pub fn open_judge(name: &str, flags: &ModelFlags, pace: &PaceFlags, quiet: bool)
             load: flags.load()?,
             sampling: flags.sampling()?,
             max_tokens: flags.max_tokens.unwrap_or(settings.max_tokens),
+            guided: guide.guided(),
             batch: pace.batch.unwrap_or(settings.batch),
             speculate: !flags.no_speculation,
             reuse: !pace.no_reuse,

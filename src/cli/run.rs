@@ -9,7 +9,7 @@ use clap::Args as ClapArgs;
 use super::End;
 use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
-use super::model::{ModelFlags, PaceFlags, open_judge};
+use super::model::{GuideFlags, ModelFlags, PaceFlags, open_judge};
 use super::output::{print, say};
 use super::progress::Bar;
 use crate::answer::CountFrom;
@@ -71,6 +71,8 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
+    guide: GuideFlags,
+    #[command(flatten)]
     pace: PaceFlags,
     #[command(flatten)]
     model: ModelFlags,
@@ -128,7 +130,7 @@ impl Args {
         };
         // Before a model is loaded, which can take its time.
         let interrupt = listen_for_interrupt()?;
-        let mut judge = open_judge(&self.judge, &self.model, &self.pace, self.quiet)?;
+        let mut judge = open_judge(&self.judge, &self.model, &self.guide, &self.pace, self.quiet)?;
         judge.check(plan.task)?;
         let looks = judge.sees_frames() || self.with_frames;
         let mut player = self.look.player_for(plan.task, looks)?;

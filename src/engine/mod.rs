@@ -168,6 +168,11 @@ impl Engine {
         self.decoder.context
     }
 
+    /// How many numbers its decoder has, without the head.
+    pub fn parameters(&self) -> u64 {
+        self.decoder.parameters()
+    }
+
     /// How many tokens the model knows.
     pub fn vocabulary(&self) -> usize {
         self.decoder.embedding.tokens()

@@ -3,12 +3,14 @@
 //! Invariant: a judge decides nothing about numbers. It gives text and says how the text ended; reading it is
 //! `answer/`'s work, the same for every judge.
 
+mod guides;
 mod model;
 mod scale;
 mod scripted;
 mod sights;
 
-pub use model::{Guides, ModelJudge};
+pub use guides::Guides;
+pub use model::ModelJudge;
 pub use scripted::ScriptedJudge;
 pub use sights::SIGHT_BYTES;
 
@@ -173,6 +175,8 @@ pub struct Settings {
     pub sampling: Sampling,
     /// The longest answer; a longer one is cut off and not scored.
     pub max_tokens: usize,
+    /// Whether answers are kept to the task's format; as the model's size suggests if `None`.
+    pub guided: Option<bool>,
     /// How many questions are answered at once.
     pub batch: usize,
     /// Whether tokens are guessed from the prompt, and checked several at a time.
@@ -195,6 +199,7 @@ impl Default for Settings {
             load: LoadOptions::default(),
             sampling: Sampling::default(),
             max_tokens: MAX_TOKENS,
+            guided: None,
             batch: BATCH,
             speculate: true,
             reuse: true,

@@ -9,13 +9,14 @@ use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
 
+use super::guides::{GUIDED_BELOW, Guides, TaskGuides};
 use super::scale::{Numbers, Scale};
 use super::sights::{SIGHT_BYTES, Sights, key_of};
 use super::{Answered, Desk, Effort, Identity, Judge, JudgeError, Question, Said, Settings};
 use crate::answer::Finish;
 use crate::engine::{
-    EngineError, Generated, Generating, GenerationEnd, Guide, Key, Mark, Passage, Prefix, Request, Sampler, Scheduler,
-    Tree, Visual, Weigh,
+    EngineError, Generated, Generating, GenerationEnd, Key, Mark, Passage, Prefix, Request, Sampler, Scheduler, Tree,
+    Visual, Weigh,
 };
 use crate::media::Frames;
 use crate::model::quantise::name_of;
@@ -71,6 +72,10 @@ impl ModelJudge {
             parts.insert("min_p".to_owned(), sampling.min_p.to_string());
             parts.insert("seed".to_owned(), sampling.seed.to_string());
         }
+        let guided = settings.guided.unwrap_or(model.engine.parameters() < GUIDED_BELOW);
+        if guided {
+            parts.insert("guided".to_owned(), "yes".to_owned());
+        }
         let identity = Identity { name: name.to_owned(), sha256, settings: parts };
         Ok(Self {
             identity,
@@ -78,7 +83,7 @@ impl ModelJudge {
             tree: Tree::new(settings.kept_bytes),
             sights: Sights::new(settings.kept_bytes.min(SIGHT_BYTES)),
             numbers: Numbers::default(),
-            guides: None,
+            guides: guided.then(|| Box::new(TaskGuides::default()) as Box<dyn Guides>),
             settings: settings.clone(),
         })
     }
@@ -108,12 +113,6 @@ impl ModelJudge {
     }
 }
 
-/// Makes guides for answers.
-pub trait Guides: std::fmt::Debug {
-    /// A guide for the answer to a question; `None` if it is to be answered freely.
-    fn guide(&self, question: &Question<'_>) -> Result<Option<Box<dyn Guide>>, JudgeError>;
-}
-
 /// The segments of a prompt as parts of a message.
 fn parts<'a>(prompt: &'a Prompt<'a>, frames: Option<&'a Frames>) -> Result<Vec<Part<'a>>, JudgeError> {
     let part = |segment: &'a Segment<'a>| match (segment, frames) {
@@ -137,6 +136,9 @@ impl Judge for ModelJudge {
     }
 
     fn check(&self, task: &Task) -> Result<(), JudgeError> {
+        if let Some(guides) = &self.guides {
+            guides.check(task, &self.model)?;
+        }
         if task.spec.frames.is_none() {
             return Ok(());
         }
@@ -298,6 +300,8 @@ impl<'m> Admission<'_, 'm> {
             }
         };
         let opening = prompt.opens_thought.clone();
+        let max_tokens = self.settings.max_tokens.min(model.engine.context().saturating_sub(prompt.tokens.len()));
+        let guide = self.guides.map(|guides| guides.guide(question, model, &prompt, max_tokens)).transpose()?.flatten();
         let name = format!("{}\0{}\0{}", question.task.name, question.id, question.attempt);
         let scale = Scale::new(question.task, opening.as_deref().unwrap_or_default(), &model.tokenizer, self.numbers);
         let request = Request {
@@ -307,7 +311,7 @@ impl<'m> Admission<'_, 'm> {
             max_tokens: self.settings.max_tokens,
             ignore_end: false,
             sampler: Sampler::new(self.settings.sampling, &name),
-            guide: self.guides.map(|guides| guides.guide(question)).transpose()?.flatten(),
+            guide,
             weigh: scale.map(|scale| Box::new(scale) as Box<dyn Weigh + 'm>),
             speculate: self.settings.speculate,
         };

@@ -114,6 +114,14 @@ impl Decoder {
         Ok(x)
     }
 
+    /// How many numbers it has, without the head, which most often is the embeddings once more.
+    pub fn parameters(&self) -> u64 {
+        let layer = |layer: &Layer| {
+            [&layer.qkv, &layer.output, &layer.gate_up, &layer.down].into_iter().map(Linear::parameters).sum::<u64>()
+        };
+        self.embedding.parameters() + self.layers.iter().map(layer).sum::<u64>()
+    }
+
     /// The logits of rows that left the last layer.
     pub fn logits(&self, rows: &Tensor) -> Result<Tensor> {
         let logits = self.head.forward(&self.norm.forward(rows, &self.compute)?)?;

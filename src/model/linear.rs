@@ -80,6 +80,14 @@ impl Linear {
         Ok(Self(weights))
     }
 
+    /// How many weights it has.
+    pub fn parameters(&self) -> u64 {
+        match &self.0 {
+            Weights::Own(matmul) => matmul.parts.iter().map(|part| (part.rows() * part.columns()) as u64).sum(),
+            Weights::Candle(parts, _) => parts.iter().map(Product::parameters).sum(),
+        }
+    }
+
     /// The outputs of rows of inputs.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match &self.0 {
@@ -113,6 +121,16 @@ impl Product {
         let storage = QStorage::from_data((&**matrix.bytes()).into(), device, matrix.dtype())?;
         let tensor = QTensor::new(storage, (matrix.rows(), matrix.columns()))?;
         Ok(Self::Quantised(QMatMul::from_qtensor(tensor)?))
+    }
+
+    fn parameters(&self) -> u64 {
+        let count = match self {
+            Self::Quantised(QMatMul::QTensor(matrix)) => matrix.shape().elem_count(),
+            Self::Quantised(QMatMul::Tensor(matrix) | QMatMul::TensorF16(matrix)) | Self::Dense(matrix) => {
+                matrix.elem_count()
+            }
+        };
+        count as u64
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -152,6 +170,11 @@ impl Embedding {
     /// A table, and what its rows are multiplied with.
     pub fn new(table: Matrix, scale: Option<f32>) -> Self {
         Self { table, scale }
+    }
+
+    /// How many numbers it has.
+    pub fn parameters(&self) -> u64 {
+        (self.table.rows() * self.table.columns()) as u64
     }
 
     /// How many tokens there are.
