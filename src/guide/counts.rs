@@ -188,12 +188,12 @@ impl Writer<'_> {
 
     /// Whether nothing but marks stands behind the last text, so that it goes on to the end of the line.
     fn ends_in_text(&self) -> bool {
-        match self.layout.reasoning.0.as_slice() {
-            [.., Part::Slot(Slot::Text)] => true,
-            [.., Part::Slot(Slot::Text), Part::Fixed(_) | Part::Slot(Slot::Flag)] => true,
-            [.., Part::Slot(Slot::Text), Part::Fixed(_), Part::Slot(Slot::Flag)] => true,
-            _ => false,
-        }
+        matches!(
+            self.layout.reasoning.0.as_slice(),
+            [.., Part::Slot(Slot::Text)]
+                | [.., Part::Slot(Slot::Text), Part::Fixed(_) | Part::Slot(Slot::Flag)]
+                | [.., Part::Slot(Slot::Text), Part::Fixed(_), Part::Slot(Slot::Flag)]
+        )
     }
 
     fn write_texts(&mut self) {

@@ -53,13 +53,14 @@ impl Tokens {
             ids.drain(..self.before);
             Ok::<_, ModelError>(ids)
         };
-        // As the model reads such a text, added white space and all; but never with control in it.
+        // As the model reads such a text, added white space and all; but never with control in it, nor with a dummy space
+        // that some tokenizers put behind what was added.
         let ids = encode(Piece::Trusted(text.into()))?;
-        if ids.iter().all(|id| is_ordinary(&self.tokenizer, *id)) {
-            Ok(ids)
-        } else {
-            encode(Piece::Untrusted(text.into()))
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| self.tokenizer.bytes(*id).unwrap_or_default()).collect();
+        if bytes == text.as_bytes() && ids.iter().all(|id| is_ordinary(&self.tokenizer, *id)) {
+            return Ok(ids);
         }
+        encode(Piece::Untrusted(text.into()))
     }
 
     /// The tokenizer.

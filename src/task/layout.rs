@@ -64,7 +64,7 @@ impl Layout {
     /// The layout of a task; or what is wrong with what it says.
     pub fn of(counts: &CountsSpec) -> Result<Self, String> {
         let none = LayoutSpec::default();
-        let spec = counts.layout.as_ref().unwrap_or(&none);
+        let spec = counts.layout.as_deref().unwrap_or(&none);
         let flag = counts.flag.as_deref();
         let word = flag.unwrap_or("flagged");
         let reasoning = if flag.is_some() { "Event #{n}: {label}. {flag}" } else { "Event #{n}: {label}" };

@@ -166,7 +166,7 @@ pub struct CountsSpec {
     pub counts: Vec<CountSpec>,
     /// The lines that a guided answer is made of; what is left out is derived from the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layout: Option<LayoutSpec>,
+    pub layout: Option<Box<LayoutSpec>>,
 }
 
 /// The lines of a guided `counts` answer, with slots in braces; `task/layout.rs` checks them.
