@@ -4,7 +4,7 @@
     pip install llama-cpp-python
     cargo build --release
     python benches/peers/judging.py --binary target/release/capjudge --data truth.jsonl --out DIR MODEL.gguf \\
-      [--records 20] [--block 5] [--only capjudge llama.cpp] [--summary FILE] [--flags --guided --batch 8]
+      [--records 20] [--block 5] [--only capjudge 'llama.cpp cached'] [--summary FILE] [--flags --guided --batch 8]
 
 The first records of the data (see benches/truth.py for its form) are judged with `hallucination` and `omission` by
 
@@ -22,9 +22,11 @@ slows down slows all. A ratio is capjudge's judgements per hour over llama.cpp's
 block, the median, and the ratio of the sums, which is the one that a user would see.
 
 What is fair: llama.cpp is loaded in a process of its own for every block, and neither Python nor loading nor its first
-evaluation count. capjudge is given both ways: with all of its process (start, load, the hash of the weights, writing), and
-from the moment that its run folder is there, which is behind the load. Each block of capjudge and of llama.cpp's cache
-begins with reading the rubric once.
+evaluation count. capjudge is given both ways: with all of its process (start, load, the hash of the weights, writing),
+and from the moment that its run folder is there, which is behind the load. Each block of capjudge and of llama.cpp's
+cache begins with reading the rubric once.
+Python's part in llama.cpp's time (template, tokens to text, choosing a token) is small, but grows with the answer: a
+third ratio leaves it out and is to llama.cpp's evaluations alone, though capjudge does all of that in its time.
 What is not: capjudge stops an answer when its reader has the last number, as it does for every user; llama.cpp does not
 know that the rest is not needed. A block is also the most that `--batch` can take at once: a larger --block suits it
 better, and is more like a real run.
@@ -54,6 +56,12 @@ TASKS = {
     "omission": ["TOTAL_OMISSION_COUNT", "INSERTED_OMISSION_COUNT"],
 }
 ENGINES = ["capjudge", "llama.cpp", "llama.cpp cached"]
+# What a ratio is called, capjudge's clock, llama.cpp's.
+CLOCKS = [
+    ("", "seconds", "seconds"),
+    (", capjudge with its load", "wall_seconds", "seconds"),
+    (", nothing but its evaluations", "seconds", "evaluated_seconds"),
+]
 
 
 def lines(path: Path) -> list[dict]:
@@ -137,11 +145,12 @@ def worker(model: str, prompts_file: str, cached: str, threads: int, max_tokens:
             "id": prompt["id"], "answer": choice["message"]["content"], "finish": choice["finish_reason"],
             "prompt_tokens": reply["usage"]["prompt_tokens"], "read_tokens": read[0],
             "written_tokens": reply["usage"]["completion_tokens"], "seconds": seconds, "read_seconds": read[1],
-            "written_seconds": seconds - read[1],
+            "written_seconds": seconds - read[1], "evaluated_seconds": sum(taken for _, taken in evaluations),
         })
     done = time.perf_counter()
     print(json.dumps({
-        "seconds": done - loaded, "load_seconds": loaded - started, "wall_seconds": done - started, "judged": judged,
+        "seconds": done - loaded, "load_seconds": loaded - started, "wall_seconds": done - started,
+        "evaluated_seconds": sum(one["evaluated_seconds"] for one in judged), "judged": judged,
     }))
 
 
@@ -214,6 +223,7 @@ def blocks(options: argparse.Namespace, records: list[dict]) -> dict[tuple[str, 
                     if block["made_with"] != made and engine in options.only:
                         raise SystemExit(f"{path} was made with other settings: delete it, or choose another --out")
                     if block["made_with"] != made:
+                        print(f"{path} is left out: it was made with other settings", file=sys.stderr)
                         continue
                 elif engine in options.only:
                     block = judge(options, engine, task, part)
@@ -244,9 +254,8 @@ def row_of(engine: str, rows: list[dict], names: list[str]) -> list[str]:
     """An engine's line of the table."""
     count = sum(row["records"] for row in rows)
     judged = [one for row in rows for one in row["judged"]]
-    means = [
-        sum(one[key] for one in judged) / max(len(judged), 1) for key in ("prompt_tokens", "read_tokens", "written_tokens")
-    ]
+    tokens = ("prompt_tokens", "read_tokens", "written_tokens")
+    means = [sum(one[key] for one in judged) / max(len(judged), 1) for key in tokens]
     exact = ", ".join(f"{sum(row['exact'][name] for row in rows)}" for name in names)
     return [
         engine, f"{speed(rows, 'seconds'):.1f}", f"{speed(rows, 'wall_seconds'):.1f}",
@@ -260,7 +269,8 @@ def report(found: dict[tuple[str, int, str], dict]) -> dict:
     for task, names in TASKS.items():
         of_task = {key: block for key, block in found.items() if key[0] == task}
         print(f"\n{task}\n")
-        heads = ["", "judgements/h", "with load", "prompt", "tokens read", "written", "scored", "exact " + ", ".join(names)]
+        heads = ["", "judgements/h", "with load", "prompt", "tokens read", "written", "scored"]
+        heads.append("exact " + ", ".join(names))
         print("| " + " | ".join(heads) + " |\n" + "| --- " * len(heads) + "|")
         for engine in ENGINES:
             if rows := [block for key, block in of_task.items() if key[2] == engine]:
@@ -279,12 +289,12 @@ def ratios(found: dict[tuple[str, int, str], dict]) -> dict:
             (block, found[task, first, peer]) for (task, first, engine), block in found.items()
             if engine == "capjudge" and (task, first, peer) in found
         ]
-        for name, clock in [("", "seconds"), (", capjudge with its load", "wall_seconds")]:
+        for name, clock, against in CLOCKS:
             if not both:
                 continue
             ours, theirs = ([pair[side] for pair in both] for side in (0, 1))
-            one = turns.ratio([speed([row], clock) for row in ours], [speed([row], "seconds") for row in theirs])
-            one["sums"] = speed(ours, clock) / speed(theirs, "seconds")
+            one = turns.ratio([speed([row], clock) for row in ours], [speed([row], against) for row in theirs])
+            one["sums"] = speed(ours, clock) / speed(theirs, against)
             result[peer + name] = one
             print(f"  to {peer}{name}: {one['sums']:.2f} of the sums; blocks: {turns.told(one)}")
     return result
@@ -307,7 +317,7 @@ def main() -> None:
     arguments.add_argument("--out", type=Path, required=True, help="where finished blocks are kept")
     arguments.add_argument("--records", type=int, default=20)
     arguments.add_argument("--block", type=int, default=5, help="records that an engine judges in one turn")
-    arguments.add_argument("--only", nargs="+", default=ENGINES, choices=ENGINES, metavar="ENGINE", help="; ".join(ENGINES))
+    arguments.add_argument("--only", nargs="+", default=ENGINES, choices=ENGINES, metavar="ENGINE", help=str(ENGINES))
     arguments.add_argument("--threads", type=int, default=2, help="for all")
     arguments.add_argument("--max-tokens", type=int, default=2048, help="the longest answer, for all")
     arguments.add_argument("--summary", type=Path, help="write every number here, as JSON")

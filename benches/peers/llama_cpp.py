@@ -8,7 +8,8 @@
 For prompts of 512 and 1500 tokens, each engine reads the prompt (prefill) and then writes 64 tokens greedily behind it
 (decode). Every measurement is a process of its own; the engines alternate (A B, then B A, …), so that a machine that
 slows down slows both. A ratio is capjudge over llama.cpp within one round: above 1, capjudge is faster (or, for
-memory and load, takes more). Printed are the median of the rounds' ratios and every round, since one number hides noise.
+memory and load, takes more). Printed are the median of the rounds' ratios and every round, since one number hides
+noise.
 
 capjudge reports its own times (`generate --json`, `timings`). llama.cpp runs through llama_cpp in this script's worker
 mode: memory-mapped, flash attention on, batches of 512 (`--batches`), the same number of threads. Its first evaluation

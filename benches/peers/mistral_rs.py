@@ -11,16 +11,16 @@ and load, takes more).
 
 mistral.rs takes text, not ids: it gets the text of the same ids (llama_cpp, needed for its vocabulary only, makes both)
 as a plain completion without a chat template, and its own count of tokens is the one that its rates are of. Its times
-are the ones that it reports (`usage`), in milliseconds. They begin with the request: tokenising is in its prefill. The
-first token comes with the prefill, so its decode is of one token fewer than was written. A request of one token comes
-first and counts as loading. One sequence at a time, prefix cache off, its own choice of types (f32 and a cache of keys
+are the ones that it reports (`usage`), to the millisecond. For an answer of one token it reports no time of decoding:
+the first token comes with the prefill, so 65 are written and 64 counted. A request of one token comes first and counts
+as loading. One sequence at a time, prefix cache off, its own choice of types (f32 and a cache of keys
 and values in f16 on a CPU), threads by RAYON_NUM_THREADS.
 
-The package reads a local GGUF file without a network: tokenizer and chat template come from the file, with the folder as
-`quantized_model_id`, no `tok_model_id`, `token_source="none"` and HF_HUB_OFFLINE=1.
+The package reads a local GGUF file without a network: tokenizer and chat template come from the file, with the folder
+as `quantized_model_id`, no `tok_model_id`, `token_source="none"` and HF_HUB_OFFLINE=1.
 
-Needs an idle machine, more than any other peer: its threads wait for each other in loops. Beside compilers on two cores
-mistral.rs 0.9.5 took 85 seconds for 121 tokens of SmolLM2-135M.
+Needs an idle machine, more than any other peer: beside compilers on two cores, mistral.rs 0.9.5 with two threads took 85
+seconds (40 of the CPU) to read 121 tokens of SmolLM2-135M.
 """
 
 import argparse

@@ -30,11 +30,12 @@ import copy
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import turns
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "reference"))
 
@@ -174,10 +175,7 @@ def weights(folder: Path) -> int:
 def capjudge(options: argparse.Namespace, folder: Path, *words: str) -> dict:
     command = [str(options.binary), "generate", "--model", str(folder), "--text", QUESTION, "--json", *words]
     command += ["--temperature", "0", "--threads", str(options.threads), "--no-frame-cache"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed ({done.returncode}): {done.stderr.strip()[-2000:]}")
-    return json.loads(done.stdout)
+    return json.loads(turns.output(command))
 
 
 def as_video(pictures: Path) -> list[str]:
@@ -190,10 +188,7 @@ def as_images(pictures: Path) -> list[str]:
 
 def in_python(*words: object) -> dict:
     """A part of this script in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--worker", *map(str, words)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{words} failed: {done.stderr.strip()[-3000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return turns.worker(__file__, *words)
 
 
 def quiet(threads: int) -> None:
@@ -269,8 +264,7 @@ def preprocess(options: argparse.Namespace, root: Path) -> list[dict]:
                 return statistics.median(seconds[1:])
 
             for number in range(options.rounds + 1):
-                sides = list(taken) if number % 2 == 0 else list(taken)[::-1]
-                for side in sides:
+                for side in turns.order(list(taken), number):
                     seconds = ours() if side == "capjudge" else theirs(side)
                     if number > 0:
                         taken[side].append(seconds)
@@ -294,24 +288,17 @@ def preprocess(options: argparse.Namespace, root: Path) -> list[dict]:
 # --- memory ---
 
 
-def peak() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise SystemExit("no VmHWM in /proc/self/status: this needs Linux")
-
-
 def worker_memory(folder: str, threads: str) -> dict:
     """What transformers takes to load a model and read a few words."""
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor  # noqa: F401  what a user imports
 
     quiet(int(threads))
-    before = peak()
+    before = turns.peak_memory()
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype="auto").eval()
     with torch.no_grad():
         model(input_ids=torch.arange(10, 20)[None], use_cache=False)
-    return {"peak_memory_bytes": peak(), "interpreter_bytes": before, "dtype": str(model.dtype)}
+    return {"peak_memory_bytes": turns.peak_memory(), "interpreter_bytes": before, "dtype": str(model.dtype)}
 
 
 def memory(options: argparse.Namespace, root: Path) -> list[dict]:
@@ -482,8 +469,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         root = (options.keep or Path(scratch)).resolve()
         results = {what: measures[what](options, root) for what in WHAT if what in wanted}
-    if options.summary:
-        options.summary.write_text(json.dumps(results, indent=1) + "\n")
+    turns.save(options.summary, results)
 
 
 if __name__ == "__main__":
