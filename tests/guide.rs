@@ -333,10 +333,8 @@ fn a_weak_judge_cannot_go_on_for_ever() {
     }
     let text = text_of(tokenizer, &taken);
     assert!(text.lines().all(|line| line.chars().count() < 3 * LONGEST_ITEM), "{text}");
-    assert!(
-        read(&task("hallucination"), &text, CountFrom::Agreeing).values.is_ok() || text.contains("COUNT"),
-        "{text}"
-    );
+    let reading = read(&task("hallucination"), &text, CountFrom::Stated);
+    assert!(reading.values.is_ok(), "{:?}: {text}", reading.values);
 }
 
 #[test]

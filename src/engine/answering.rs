@@ -350,9 +350,16 @@ impl<'g> Answering<'g> {
         let token = match &mut self.request.guide {
             None => self.request.sampler.sample(logits)?,
             Some(guide) => {
-                let mut allowed = logits.to_vec();
-                guide.restrict(&mut allowed)?;
-                self.request.sampler.sample(&allowed)?
+                // Mostly what the model wants is allowed, which is known sooner than all that is.
+                let wanted = self.request.sampler.certain(logits);
+                match wanted {
+                    Some(wanted) if guide.allowed(&[wanted])? == 1 => wanted,
+                    _ => {
+                        let mut allowed = logits.to_vec();
+                        guide.restrict(&mut allowed)?;
+                        self.request.sampler.sample(&allowed)?
+                    }
+                }
             }
         };
         self.push(token, Some(logits), outside)

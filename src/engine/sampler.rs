@@ -43,6 +43,12 @@ impl Sampler {
         Self { sampling, chance: ChaCha8Rng::from_seed(digest.into()) }
     }
 
+    /// The next token, if nothing is left to chance.
+    pub fn certain(&self, logits: &[f32]) -> Option<TokenId> {
+        let greedy = self.sampling.temperature <= 0.0;
+        highest(logits).filter(|_| greedy).map(|best| best as TokenId)
+    }
+
     /// The next token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<TokenId, EngineError> {
         let best = highest(logits).ok_or(EngineError::NotANumber)?;

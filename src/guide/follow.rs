@@ -149,10 +149,12 @@ impl Guide for Follower {
 
     fn restrict(&mut self, logits: &mut [f32]) -> Result<(), GuideError> {
         self.look_for_exit()?;
+        let mut some = false;
         let mut forbid = |allowed: &dyn Fn(usize) -> bool| {
             for (token, logit) in logits.iter_mut().enumerate() {
-                if !allowed(token) {
-                    *logit = f32::NEG_INFINITY;
+                match allowed(token) {
+                    true => some = true,
+                    false => *logit = f32::NEG_INFINITY,
                 }
             }
         };
@@ -181,6 +183,9 @@ impl Guide for Follower {
             let words = mask.as_slice();
             let size = self.shared.ordinary.len();
             forbid(&|token| token < size && words.get(token / 32).is_some_and(|word| word >> (token % 32) & 1 == 1));
+        }
+        if !some {
+            return Err(GuideError("the format leaves no token".to_owned()));
         }
         Ok(())
     }
