@@ -1,7 +1,8 @@
 //! A data set: JSON Lines, one record a line, read as a stream.
 //!
 //! Invariant: at most one line of the data set is in memory. What is kept of all records is a 16-byte digest of each
-//! id, to find duplicates, and an 8-byte hash of each line, to notice a file that changes while it is judged.
+//! id, to find duplicates, an 8-byte hash of each line, to notice a file that changes while it is judged, and, where the
+//! records of a video are judged together, 32 bytes that say where each stands.
 
 mod check;
 mod digest;

@@ -10,7 +10,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::draft::Drafts;
+use super::draft::{Drafts, GAP};
 use super::generate::{End, Generated, Generating};
 use super::text::TextStream;
 use super::tree::{Key, Mark};
@@ -127,7 +127,7 @@ impl<'g> Answering<'g> {
             for passage in &request.prompt {
                 match passage {
                     Passage::Tokens(tokens) => text.extend(tokens),
-                    Passage::Visual(_) => text.push(TokenId::MAX),
+                    Passage::Visual(_) => text.push(GAP),
                 }
             }
         }

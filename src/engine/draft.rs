@@ -19,6 +19,9 @@ const AT_FIRST: f64 = 0.7;
 /// How much one guess changes that share.
 const WEIGHT: f64 = 0.125;
 
+/// Stands in a text where something is that is no token, such as a picture: nothing is guessed across it.
+pub const GAP: TokenId = TokenId::MAX;
+
 /// Guesses for one answer.
 #[derive(Debug, Clone)]
 pub struct Drafts {
@@ -39,7 +42,7 @@ impl Drafts {
     pub fn propose(&mut self, text: &[TokenId], most: usize, answers: usize) -> &[TokenId] {
         self.guess.clear();
         if let Some(next) = RUNS.iter().find_map(|run| behind_last(text, *run)) {
-            self.guess.extend(&text[next..text.len().min(next + LONGEST)]);
+            self.guess.extend(text[next..].iter().take(LONGEST).take_while(|token| **token != GAP));
         }
         let pays = self.length(answers).min(most).min(self.guess.len());
         &self.guess[..pays]
@@ -92,6 +95,9 @@ mod tests {
         assert!(drafts.propose(&[1, 2, 3, 4, 3], 4, 1).is_empty());
         assert!(drafts.propose(&[], 4, 1).is_empty());
         assert!(drafts.propose(&[1, 1], 4, 1).is_empty());
+        // A picture is never guessed, and nothing behind it.
+        assert_eq!(drafts.propose(&[1, 2, 3, 9, GAP, 7, 1, 2, 3], 9, 1), [9]);
+        assert!(drafts.propose(&[1, 2, 3, GAP, 7, 1, 2, 3], 9, 1).is_empty());
         // A run that overlaps its own copy.
         assert_eq!(drafts.propose(&[4, 4, 4, 4], 1, 1), [4]);
     }
