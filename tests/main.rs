@@ -1,6 +1,7 @@
 //! All integration tests, in one binary: one link, one place to look.
 
 mod answers;
+mod bench;
 mod chat;
 mod codecs;
 mod colour;
@@ -26,6 +27,7 @@ mod resize;
 mod run;
 mod samplers;
 mod sheet;
+mod synthetic;
 mod timeline;
 mod tokens;
 mod video;

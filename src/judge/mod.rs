@@ -86,6 +86,9 @@ pub struct Effort {
     /// Time to look at the frames; 0 where there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub vision_seconds: f64,
+    /// Of that, time to bring their pixels to the model's size and scale.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pixels_seconds: f64,
     /// Time to read the prompt.
     pub prompt_seconds: f64,
     /// Time to write the answer.

@@ -179,6 +179,7 @@ impl Judge for ModelJudge {
             reused_tokens: if reused { first.len() as u64 } else { 0 },
             answer_tokens: out.tokens.len() as u64,
             vision_seconds: seen.spent.pixels + seen.spent.tower,
+            pixels_seconds: seen.spent.pixels,
             prompt_seconds: rubric_seconds + out.prompt_seconds,
             answer_seconds: out.decode_seconds,
         };
