@@ -320,7 +320,23 @@ fn warnings_come_where_they_should_and_nowhere_else() {
 
 // --- from end to end ---
 
-const TINY: &str = "bench --shape tiny --frame-size 64x48 --max-tokens 4 --warmup 1 --repeats 2 --records 2 --quiet";
+const TINY: &str =
+    "bench --shape tiny --prompts my --frame-size 64x48 --max-tokens 4 --warmup 1 --repeats 2 --records 2 --quiet";
+
+/// A folder with the built-in tasks and prompts of a few words: builds without optimisation take long to read a rubric.
+fn with_short_prompts() -> Workspace {
+    let workspace = Workspace::new();
+    let short = [
+        ("hallucination", "Which events are made up? {GROUND_TRUTH_EVENTS} {INFERENCE_CAPTION}"),
+        ("score", "How good is it? ### **Input:** {caption_type} {output} {reference}"),
+    ];
+    for (task, prompt) in short {
+        let declaration = workspace.run(&format!("prompts show {task} --declaration")).exits(0).stdout;
+        workspace.write(&format!("my/{task}.toml"), &declaration);
+        workspace.write(&format!("my/{task}.txt"), prompt);
+    }
+    workspace
+}
 
 fn json_of(workspace: &Workspace, command: &str) -> Value {
     serde_json::from_str(&workspace.run(&format!("{command} --format json")).exits(0).stdout).unwrap()
@@ -328,7 +344,7 @@ fn json_of(workspace: &Workspace, command: &str) -> Value {
 
 #[test]
 fn a_tiny_random_judge_is_measured_with_nothing_at_hand_and_the_result_keeps_its_schema() {
-    let workspace = Workspace::new();
+    let workspace = with_short_prompts();
     let result = json_of(&workspace, &format!("{TINY} --frames 2,4 --quant none,q8_0"));
     let schema: Value = serde_json::from_str(&workspace.run("schema bench").exits(0).stdout).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
@@ -358,7 +374,7 @@ fn a_tiny_random_judge_is_measured_with_nothing_at_hand_and_the_result_keeps_its
 
 #[test]
 fn results_are_written_compared_and_shown() {
-    let workspace = Workspace::new();
+    let workspace = with_short_prompts();
     workspace.run(&format!("{TINY} --task hallucination --format json --out a.json")).exits(0).says("warning: ");
     workspace.run(&format!("{TINY} --task hallucination --no-reuse --format json --out b.json")).exits(0);
     workspace
@@ -379,19 +395,18 @@ fn results_are_written_compared_and_shown() {
 
 #[test]
 fn a_data_set_and_a_video_of_the_users_own_are_measured() {
-    let workspace = Workspace::new();
+    let workspace = with_short_prompts();
     workspace.write_lines("data.jsonl", &[record("one", "x", "A dog runs."), record("two", "x", "It barks.")]);
-    let command = "bench --shape tiny --task hallucination --data data.jsonl --max-tokens 2 --warmup 0 --repeats 1 -q";
-    let bench: Bench = serde_json::from_value(json_of(&workspace, command)).unwrap();
+    let command = format!("{TINY} --task hallucination --data data.jsonl");
+    let bench: Bench = serde_json::from_value(json_of(&workspace, &command)).unwrap();
     let ids: Vec<&str> = bench.cells[0].samples.iter().map(|sample| sample.id.as_str()).collect();
-    assert_eq!((ids, bench.workload.records), (vec!["one", "two"], 2));
-    let clip = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/media");
-    let clip = std::fs::read_dir(clip).unwrap().flatten().map(|entry| entry.path());
-    let clip = clip.filter(|path| path.extension().is_some_and(|extension| extension == "mp4")).min().unwrap();
+    assert_eq!((ids, bench.workload.records), (vec!["one", "two", "one", "two"], 2));
+    let clip = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/media/h264-high.mp4");
     let video = format!("{TINY} --frames 2 --video {}", clip.display()).replace("--frame-size 64x48", "");
     let bench: Bench = serde_json::from_value(json_of(&workspace, &video)).unwrap();
     assert!(bench.cells[0].samples.iter().all(|sample| sample.frames.is_some_and(|seconds| seconds > 0.0)));
     assert!(bench.cells[0].stages.contains_key(&Stage::Frames));
+    assert!(bench.workload.pictures.starts_with("h264-high.mp4, SHA-256 "), "{}", bench.workload.pictures);
 }
 
 #[test]
@@ -406,6 +421,7 @@ fn what_cannot_be_measured_is_refused_with_a_remedy() {
         ("bench --shape tiny --batch 4", 2, "--batch 4: this version judges one record at a time"),
         ("bench --shape tiny --repeats 0", 2, "--repeats 0"),
         ("bench --shape tiny --frames 0", 2, "--frames 0"),
+        ("bench --shape tiny --threads 100000", 2, "physical cores"),
         ("bench --shape tiny --quant q9", 2, "--quant q9"),
         ("bench --shape tiny --frame-size 448", 2, "such as 448x448"),
         ("bench --shape tiny --task hallucination --video a.mp4", 2, "shows no frames"),

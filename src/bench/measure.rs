@@ -12,7 +12,7 @@ use super::load::time_loads;
 use super::machine::{Machine, Pulse, forget_peak, peak};
 use super::plan::{Cell, Sweep};
 use super::result::{Bench, CellResult, JudgeFacts, Judgement, Load, Peak, Plan, SCHEMA_VERSION, Since, WorkloadFacts};
-use super::warnings::{Warning, warnings};
+use super::warnings::{warnings_between, warnings_of};
 use super::workload::Workload;
 use crate::judge::{self, Judge, Settings};
 use crate::kernels::set_threads;
@@ -107,7 +107,7 @@ pub fn measure(
         data: workload.data.clone(),
         data_sha256: workload.data_sha256.clone(),
         records: workload.records.len(),
-        pictures: if task.sees_frames() { workload.described() } else { "none".to_owned() },
+        pictures: workload.shown.clone(),
         reuse: options.reuse,
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -122,7 +122,8 @@ pub fn measure(
         cells: results,
         warnings: Vec::new(),
     };
-    bench.warnings = warnings(&bench, &before, &Pulse::now()).iter().map(Warning::to_string).collect();
+    let warnings = warnings_of(&bench).into_iter().chain(warnings_between(&before, &Pulse::now()));
+    bench.warnings = warnings.map(|warning| warning.to_string()).collect();
     Ok(Some(bench))
 }
 

@@ -27,7 +27,7 @@ pub use measure::{Measuring, Options, measure};
 pub use plan::{Cell, PlanError, Sweep};
 pub use result::{Bench, CellResult, JudgeFacts, Judgement, Load, Peak, Plan, Since, Stage, WorkloadFacts};
 pub use statistics::{Summary, percentile};
-pub use warnings::Warning;
+pub use warnings::{Warning, warnings_of};
 pub use workload::{Pictures, Workload};
 
 use std::path::PathBuf;

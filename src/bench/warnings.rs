@@ -132,20 +132,9 @@ impl fmt::Display for Warning {
     }
 }
 
-/// All that apply, with the counters from before and after.
-pub fn warnings(bench: &Bench, before: &Pulse, after: &Pulse) -> Vec<Warning> {
+/// Those that the machine's counters tell, from before and after.
+pub fn warnings_between(before: &Pulse, after: &Pulse) -> Vec<Warning> {
     let mut all = Vec::new();
-    let machine = &bench.machine;
-    if cfg!(debug_assertions) {
-        all.push(Warning::DebugBuild);
-    }
-    let cores = machine.logical_cores;
-    // One core's worth of other work in four is felt.
-    all.extend(
-        machine.load_average.filter(|load| *load > 0.25 * cores as f64).map(|load| Warning::Busy { load, cores }),
-    );
-    let slow = machine.governor.clone().filter(|name| name != "performance");
-    all.extend(slow.map(Warning::Governor));
     if let (Some(before), Some(after)) = (before.throttled, after.throttled)
         && after > before
     {
@@ -155,6 +144,22 @@ pub fn warnings(bench: &Bench, before: &Pulse, after: &Pulse) -> Vec<Warning> {
         let share = stolen_now.saturating_sub(stolen) as f64 / total_now.saturating_sub(total).max(1) as f64;
         all.extend((share > STOLEN).then_some(Warning::Stolen(share * 100.0)));
     }
+    all
+}
+
+/// Those that a result tells by itself.
+pub fn warnings_of(bench: &Bench) -> Vec<Warning> {
+    let mut all = Vec::new();
+    let machine = &bench.machine;
+    if cfg!(debug_assertions) {
+        all.push(Warning::DebugBuild);
+    }
+    let cores = machine.logical_cores;
+    // One core's worth of other work in four is felt.
+    let busy = machine.load_average.filter(|load| *load > 0.25 * cores as f64);
+    all.extend(busy.map(|load| Warning::Busy { load, cores }));
+    let slow = machine.governor.clone().filter(|name| name != "performance");
+    all.extend(slow.map(Warning::Governor));
     let fewest = bench.cells.iter().map(|cell| cell.samples.len()).min().unwrap_or(0);
     if fewest < FOR_P99 {
         let repeats = FOR_P99.div_ceil(bench.workload.records.max(1));

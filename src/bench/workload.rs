@@ -3,6 +3,8 @@
 //! Invariant: without a data set and a video nothing is needed but this program. What is decoded is decoded anew for each
 //! judgement, so that its time is a time to decode.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::Value;
 
 use super::BenchError;
-use crate::dataset::{Limits as DataLimits, Record, RecordReader, check, sha256_text};
+use crate::dataset::{HashingReader, Limits as DataLimits, Record, RecordReader, check, sha256_text};
 use crate::media::sample::Sampler;
 use crate::media::worker::Worker;
 use crate::media::{DecoderChoice, Frame, FrameIndex, Frames, Limits, Look, MediaError, Player};
@@ -28,6 +30,20 @@ pub enum Pictures {
     Video(PathBuf),
 }
 
+impl Pictures {
+    fn described(&self) -> Result<String, BenchError> {
+        let path = match self {
+            Self::Synthetic(width, height) => return Ok(format!("synthetic {width}x{height}")),
+            Self::Video(path) => path,
+        };
+        let failed = |error: io::Error| MediaError::io(path, &error);
+        let mut reader = HashingReader::new(File::open(path).map_err(failed)?);
+        io::copy(&mut reader, &mut io::sink()).map_err(failed)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(format!("{name}, SHA-256 {}", reader.finish()))
+    }
+}
+
 /// Records and pictures.
 #[derive(Debug)]
 pub struct Workload {
@@ -39,6 +55,8 @@ pub struct Workload {
     pub data_sha256: String,
     /// Pictures, for tasks that show some.
     pub pictures: Pictures,
+    /// The pictures in a few words, which tell one video from another wherever it lies.
+    pub shown: String,
 }
 
 impl Workload {
@@ -71,15 +89,8 @@ impl Workload {
                 return Err(BenchError::Record { id: record.id.clone(), what: problem.to_string() });
             }
         }
-        Ok(Self { records, data: name, data_sha256, pictures })
-    }
-
-    /// The pictures in a few words.
-    pub fn described(&self) -> String {
-        match &self.pictures {
-            Pictures::Synthetic(width, height) => format!("synthetic {width}x{height}"),
-            Pictures::Video(path) => path.display().to_string(),
-        }
+        let shown = if task.sees_frames() { pictures.described()? } else { "none".to_owned() };
+        Ok(Self { records, data: name, data_sha256, pictures, shown })
     }
 
     /// So many frames that are made, and not decoded.

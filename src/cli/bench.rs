@@ -195,6 +195,10 @@ impl Measure {
         let catalog = Catalog::load(self.prompts.as_deref())?;
         let sees = sees(&name)?;
         let task = catalog.get(self.task.as_deref().unwrap_or(if sees { "score" } else { "hallucination" }))?;
+        if task.sees_frames() && !sees {
+            let what = format!("the task {} shows frames, and {name} cannot see; take --task hallucination", task.name);
+            return Err(Usage(what).into());
+        }
         if self.video.is_some() && !task.sees_frames() {
             return Err(Usage(format!("--video: the task {} shows no frames", task.name)).into());
         }
@@ -202,11 +206,15 @@ impl Measure {
         let pictures = self.video.clone().map_or(Pictures::Synthetic(width, height), Pictures::Video);
         let records = self.records.or(self.data.is_none().then_some(BUILT_IN_RECORDS));
         let workload = Workload::new(task, self.data.as_deref(), records, pictures)?;
+        let cores = threads();
+        if let Some(many) = self.threads.iter().find(|threads| **threads > cores) {
+            return Err(Usage(format!("--threads {many}: no more than the {cores} physical cores are used")).into());
+        }
         let sweep = Sweep {
             batch: self.batch.clone(),
             quant: self.quant.clone(),
             frames: self.frames.clone(),
-            threads: if self.threads.is_empty() { vec![threads()] } else { self.threads.clone() },
+            threads: if self.threads.is_empty() { vec![cores] } else { self.threads.clone() },
             max_tokens: self.max_tokens.clone(),
         };
         // What is wrong with the sweep is said before anything is loaded.

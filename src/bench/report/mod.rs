@@ -168,7 +168,8 @@ fn stages(result: &CellResult, name: &str) -> Grid {
 }
 
 fn of_comparison(comparison: &Comparison) -> Document {
-    let cells: Vec<_> = comparison.differences.iter().map(|difference| difference.cell.clone()).collect();
+    let mut cells: Vec<_> = comparison.differences.iter().map(|difference| difference.cell.clone()).collect();
+    cells.dedup();
     let rows = comparison.differences.iter().map(|difference| {
         let mut row = vec![difference.cell.named(&cells), difference.stage.name().to_owned()];
         row.extend([difference.a, difference.b].map(|number| value(difference.stage, number)));
