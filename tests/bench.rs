@@ -266,7 +266,7 @@ fn every_format_shows_every_stage_and_no_control_characters() {
 fn warnings_say_what_was_seen_and_what_to_do() {
     for (warning, seen, remedy) in [
         (Warning::DebugBuild, "without optimisation", "cargo build --release"),
-        (Warning::Busy { load: 3.14, cores: 2 }, "a load of 3.1 on 2 cores", "stop other programs"),
+        (Warning::Busy { load: 3.06, cores: 2 }, "a load of 3.1 on 2 cores", "stop other programs"),
         (Warning::Governor("powersave".into()), "`powersave`", "cpupower"),
         (Warning::Throttled(7), "7 times because it was hot", "let it cool"),
         (Warning::Stolen(2.5), "2.5% of the processor's time", "in turns"),

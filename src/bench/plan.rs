@@ -75,17 +75,19 @@ impl Cell {
 
     /// The cell in a few words: those values in which cells of the sweep differ, or all.
     pub fn named(&self, all: &[Cell]) -> String {
-        let frames = |cell: &Cell| cell.frames.map_or("no".to_owned(), |frames| frames.to_string());
-        let values: [(&str, &dyn Fn(&Cell) -> String); 5] = [
-            ("quant", &|cell| cell.quant.clone()),
-            ("batch", &|cell| cell.batch.to_string()),
-            ("frames", &frames),
-            ("threads", &|cell| cell.threads.to_string()),
-            ("max_tokens", &|cell| cell.max_tokens.to_string()),
-        ];
-        let differs = |value: &dyn Fn(&Cell) -> String| all.iter().any(|other| value(other) != value(self));
-        let told = values.iter().filter(|(_, value)| all.len() < 2 || differs(value));
-        told.map(|(name, value)| format!("{name} {}", value(self))).collect::<Vec<_>>().join(", ")
+        let differs = |index: usize| all.iter().any(|other| other.values()[index] != self.values()[index]);
+        let told = self.values().into_iter().enumerate().filter(|(index, _)| all.len() < 2 || differs(*index));
+        told.map(|(_, (name, value))| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+    }
+
+    fn values(&self) -> [(&'static str, String); 5] {
+        [
+            ("quant", self.quant.clone()),
+            ("batch", self.batch.to_string()),
+            ("frames", self.frames.map_or("no".to_owned(), |frames| frames.to_string())),
+            ("threads", self.threads.to_string()),
+            ("max_tokens", self.max_tokens.to_string()),
+        ]
     }
 }
 

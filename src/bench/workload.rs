@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -113,7 +114,7 @@ impl Workload {
             allow_damaged: false,
         };
         // A new player remembers nothing, and it has no cache.
-        let frames = Player::new(Worker::this_program()?, None, look).frames(&[path.clone()], interrupt)?;
+        let frames = Player::new(Worker::this_program()?, None, look).frames(slice::from_ref(path), interrupt)?;
         match frames.as_ref().and_then(|frames| frames.faults.first()) {
             Some(fault) => Err(MediaError::Damaged(fault.what.clone()).into()),
             None => Ok(frames),

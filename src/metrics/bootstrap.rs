@@ -47,7 +47,7 @@ impl Bootstrap {
         let mut sample = vec![0.0; values.len()];
         let resample = |_| {
             // The share of each value is off by less than one in 2^64 divided by their number.
-            sample.fill_with(|| values[(u128::from(random.next_u64()) * values.len() as u128 >> 64) as usize]);
+            sample.fill_with(|| values[((u128::from(random.next_u64()) * values.len() as u128) >> 64) as usize]);
             statistic(&mut sample)
         };
         (0..self.resamples).map(resample).collect()

@@ -18,7 +18,7 @@ use tokenizers::{OffsetReferential, PreTokenizedString, PreTokenizer, Trainer};
 
 use crate::model::ModelError;
 
-/// What merges are learned from: prompts and captions as they are, and each of the words often enough to become one.
+/// What merges are learned from: prompts and captions, whose words are whole ones in public vocabularies too.
 const TEXTS: [&str; 4] = [
     include_str!("../../../docs/example/captions.jsonl"),
     include_str!("../../../prompts/hallucination.txt"),
@@ -166,7 +166,9 @@ fn learn(most: usize) -> Result<(Vec<String>, Value), tokenizers::Error> {
         .build();
     let forms = |word| ENDINGS.iter().flat_map(move |ending| [" ", word, ending]);
     let words: String = WORDS.split_whitespace().flat_map(forms).collect();
-    trainer.feed(TEXTS.into_iter().chain([words.as_str(), words.as_str()]), cut)?;
+    let texts = || TEXTS.into_iter().chain([words.as_str()]);
+    // Twice, so that every word of them comes up often enough.
+    trainer.feed(texts().chain(texts()), cut)?;
     let mut model = BPE::default();
     trainer.train(&mut model)?;
     let mut learned: Vec<(String, u32)> = model.get_vocab().into_iter().collect();

@@ -35,8 +35,15 @@ pub struct Synthetic {
     folder: Arc<TempDir>,
     tensors: Inventory,
     seed: u64,
-    /// Blocks of a type and deviation.
-    pools: Mutex<Vec<(GgmlDType, f32, Arc<[u8]>)>>,
+    pools: Mutex<Vec<Pool>>,
+}
+
+/// Blocks of a type and deviation.
+#[derive(Debug)]
+struct Pool {
+    dtype: GgmlDType,
+    deviation: f32,
+    blocks: Arc<[u8]>,
 }
 
 impl Synthetic {
@@ -107,17 +114,17 @@ impl Synthetic {
 
     fn pool(&self, dtype: GgmlDType, spread: Spread) -> candle_core::Result<Arc<[u8]>> {
         let mut pools = self.pools.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let there = pools.iter().find(|(of, deviation, _)| *of == dtype && *deviation == spread.deviation);
-        if let Some((.., pool)) = there {
-            return Ok(Arc::clone(pool));
+        let there = pools.iter().find(|pool| pool.dtype == dtype && pool.deviation == spread.deviation);
+        if let Some(pool) = there {
+            return Ok(Arc::clone(&pool.blocks));
         }
         let count = POOL * dtype.block_size();
         let mut bytes = vec![0; count * BYTES];
         Numbers::new(self.seed, "pool", spread).fill(0, &mut bytes);
         let floats = bytes.chunks_exact(BYTES).map(|two| bf16::from_le_bytes([two[0], two[1]]).to_f32());
         let floats = Tensor::from_vec(floats.collect::<Vec<f32>>(), (POOL, dtype.block_size()), &Device::Cpu)?;
-        let pool: Arc<[u8]> = QTensor::quantize(&floats, dtype)?.data()?.into_owned().into();
-        pools.push((dtype, spread.deviation, Arc::clone(&pool)));
-        Ok(pool)
+        let blocks: Arc<[u8]> = QTensor::quantize(&floats, dtype)?.data()?.into_owned().into();
+        pools.push(Pool { dtype, deviation: spread.deviation, blocks: Arc::clone(&blocks) });
+        Ok(blocks)
     }
 }
