@@ -24,7 +24,7 @@
 //! | [`run`] | the loop, the journal, the fingerprint, the lock |
 //! | [`metrics`] | means, coverage, intervals |
 //! | [`report`] | one exporter a file |
-//! | [`bench`] | how fast a judge is: sweeps, samples, percentiles, comparisons |
+//! | [`mod@bench`] | how fast a judge is: sweeps, samples, percentiles, comparisons |
 //! | [`cli`] | one file a verb |
 
 pub mod answer;
