@@ -25,9 +25,11 @@
 //! | [`run`] | the loop, the journal, the fingerprint, the lock |
 //! | [`metrics`] | means, coverage, intervals |
 //! | [`report`] | one exporter a file |
+//! | [`mod@bench`] | how fast a judge is: sweeps, samples, percentiles, comparisons |
 //! | [`cli`] | one file a verb |
 
 pub mod answer;
+pub mod bench;
 pub mod cli;
 pub mod dataset;
 pub mod engine;

@@ -1,6 +1,7 @@
 //! All integration tests, in one binary: one link, one place to look.
 
 mod answers;
+mod bench;
 mod chat;
 mod codecs;
 mod colour;
@@ -29,6 +30,7 @@ mod samplers;
 mod schedule;
 mod scores;
 mod sheet;
+mod synthetic;
 mod timeline;
 mod tokens;
 mod video;

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::bench::BenchError;
 use crate::dataset::DataError;
 use crate::dataset::import::ImportError;
 use crate::engine::EngineError;
@@ -49,6 +50,16 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
             RunError::DataChanged(_) | RunError::Io { .. } | RunError::Corrupt { .. } => 1,
         };
     }
+    if let Some(error) = error.downcast_ref::<BenchError>() {
+        return match error {
+            BenchError::Judge(error) => judge(error),
+            BenchError::Model(error) => model(error),
+            BenchError::Data(error) => data(error),
+            BenchError::Media(error) => media(error),
+            BenchError::Plan(_) | BenchError::Record { .. } | BenchError::NoRecords(_) => 2,
+            BenchError::Result { .. } | BenchError::Incomparable(_) => 2,
+        };
+    }
     if let Some(error) = error.downcast_ref::<DataError>() {
         return data(error);
     }
@@ -59,10 +70,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         return model(error);
     }
     if let Some(error) = error.downcast_ref::<MediaError>() {
-        return match error {
-            MediaError::Io { .. } | MediaError::Crashed(_) => 1,
-            MediaError::Unsupported(_) | MediaError::Damaged(_) | MediaError::Limit(_) | MediaError::Usage(_) => 2,
-        };
+        return media(error);
     }
     if let Some(error) = error.downcast_ref::<CatalogError>() {
         return if matches!(error, CatalogError::Io { .. }) { 1 } else { 2 };
@@ -89,6 +97,13 @@ fn judge(error: &JudgeError) -> u8 {
         JudgeError::Engine(EngineError::NotANumber) => 4,
         JudgeError::Io { .. } | JudgeError::BadFile { .. } => 4,
         JudgeError::Engine(_) | JudgeError::NoAnswer(_) => 1,
+    }
+}
+
+fn media(error: &MediaError) -> u8 {
+    match error {
+        MediaError::Io { .. } | MediaError::Crashed(_) => 1,
+        MediaError::Unsupported(_) | MediaError::Damaged(_) | MediaError::Limit(_) | MediaError::Usage(_) => 2,
     }
 }
 

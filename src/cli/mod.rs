@@ -3,6 +3,7 @@
 //! Invariant: a verb turns flags into library types, calls the library, and prints. What it decides itself is only how
 //! things look and which exit code they get.
 
+mod bench;
 mod completions;
 mod exit;
 mod frames;
@@ -20,6 +21,7 @@ mod run;
 mod schema;
 mod show;
 mod summarize;
+mod synth;
 mod tokens;
 mod validate;
 mod worker;
@@ -70,6 +72,8 @@ enum Command {
     Tokens(tokens::Args),
     /// Ask a model something, without a task: its answer, or ids, logits and timings
     Generate(generate::Args),
+    /// Measure how fast a judge is, or would be: stages, percentiles, memory; compare two results
+    Bench(Box<bench::Args>),
     /// Print the JSON Schema of a format
     Schema(schema::Args),
     /// Print a shell's completion script
@@ -93,6 +97,7 @@ impl Cli {
             Command::Frames(args) => args.run(),
             Command::Tokens(args) => args.run(),
             Command::Generate(args) => args.run(),
+            Command::Bench(args) => args.run(),
             Command::Schema(args) => args.run(),
             Command::Completions(args) => args.run(),
             Command::Worker => worker::run(),

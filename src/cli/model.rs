@@ -9,7 +9,7 @@ use super::exit::Usage;
 use super::output::say;
 use super::progress::Waiting;
 use crate::engine::Sampling;
-use crate::judge::{self, Judge, Settings};
+use crate::judge::{self, Judge, MOST_AT_ONCE, Settings};
 use crate::kernels::set_threads;
 use crate::model::device::{self, DeviceChoice};
 use crate::model::quantise::{TYPES, by_name};
@@ -113,9 +113,6 @@ impl PaceFlags {
         given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
     }
 }
-
-/// The most records that are judged at once.
-const MOST_AT_ONCE: usize = 1024;
 
 impl ModelFlags {
     /// What the flags say, checked.

@@ -1,9 +1,9 @@
-//! `capjudge models`: list, show, verify.
+//! `capjudge models`: list, show, verify, synth.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use super::End;
 use super::output::{print, printable_lines, say};
 use super::progress::Waiting;
+use super::synth::synth;
 use crate::model::ModelError;
 use crate::model::locate::{Located, cache, locate};
 use crate::model::lock::{self, Lock};
-use crate::model::manifest::{Manifest, Manifests, Memory};
+use crate::model::manifest::{Manifest, Manifests, Memory, Stored};
 use crate::model::verify::{Verified, verify};
 use crate::run::write_atomic;
 
@@ -25,6 +26,7 @@ Examples:
   capjudge models verify qwen3-vl-2b               lock its files, or compare them with the lock
   capjudge models verify judge.gguf --lock FILE    a file of your own, its lock kept elsewhere
   capjudge models verify copy --as qwen3-vl-2b     a folder that should be a whole copy of that model
+  capjudge models synth qwen3-vl-2b --out DIR      a model of that shape with random weights, for measuring
 
 Nothing is ever downloaded. Exit code 4: files are missing, or are not what lock or manifest say.";
 
@@ -64,6 +66,27 @@ enum Verb {
         #[arg(long = "as", value_name = "NAME")]
         known: Option<String>,
     },
+    /// Write a model with random weights in the shape of a public one: for measuring, here or with other programs
+    Synth {
+        /// The shape: qwen2.5-vl-3b, qwen3-vl-2b, smolvlm2-256m, qwen2.5-1.5b, llama-3.2-1b, …
+        #[arg(value_name = "SHAPE")]
+        shape: String,
+        /// The folder to write; it must not be there
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Where chance begins; shape:NAME wherever a model is named has the numbers of seed 0
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// The type of the weights: bf16 or f32, which holds the same numbers
+        #[arg(long, value_enum, default_value_t = Dtype::Bf16)]
+        dtype: Dtype,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Dtype {
+    Bf16,
+    F32,
 }
 
 impl Args {
@@ -74,6 +97,13 @@ impl Args {
             Verb::List => list(&manifests, self.json),
             Verb::Show { model, .. } => show(&manifests, &model, self.json),
             Verb::Verify { model, lock, known } => check(&manifests, &model, lock, known.as_deref(), self.json),
+            Verb::Synth { shape, out, seed, dtype } => {
+                let stored = match dtype {
+                    Dtype::Bf16 => Stored::Bf16,
+                    Dtype::F32 => Stored::F32,
+                };
+                synth(&shape, &out, seed, stored, self.json)
+            }
         }
     }
 }

@@ -27,6 +27,8 @@ enum Format {
     Run,
     /// A task's declaration (its TOML, as JSON)
     Task,
+    /// What `bench --format json` writes
+    Bench,
 }
 
 impl Args {
@@ -38,6 +40,7 @@ impl Args {
             Format::Summary => schema_for!(crate::metrics::Summary),
             Format::Run => schema_for!(crate::run::RunFile),
             Format::Task => schema_for!(crate::task::TaskSpec),
+            Format::Bench => schema_for!(crate::bench::Bench),
         };
         print(&(serde_json::to_string_pretty(&schema)? + "\n"))?;
         Ok(End::Done)

@@ -109,6 +109,9 @@ pub struct Effort {
     /// Time to look at the frames; 0 where there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub vision_seconds: f64,
+    /// Of that, time to bring their pixels to the model's size and scale.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pixels_seconds: f64,
     /// Time to read the prompt; of steps that other answers had a part in, its share by rows.
     pub prompt_seconds: f64,
     /// Time to write the answer, counted in the same way.
@@ -143,6 +146,11 @@ pub trait Judge {
     fn check(&self, task: &Task) -> Result<(), JudgeError> {
         let _ = task;
         Ok(())
+    }
+
+    /// Sets how many questions are answered at once, where that can be chosen.
+    fn set_batch(&mut self, batch: usize) {
+        let _ = batch;
     }
 
     /// Answers one question. What it says goes to `on`; `Break` means that no more of it is wanted.
@@ -189,6 +197,9 @@ pub struct Settings {
 
 /// The longest answer, unless the user says otherwise: a long list of events takes about half of it.
 pub const MAX_TOKENS: usize = 2048;
+
+/// The most questions that are answered at once.
+pub const MOST_AT_ONCE: usize = 1024;
 
 /// How many questions are answered at once, unless the user says otherwise.
 pub const BATCH: usize = 8;

@@ -21,7 +21,7 @@ use crate::engine::{
 use crate::media::Frames;
 use crate::model::quantise::name_of;
 use crate::model::vision::pixels::View;
-use crate::model::vision::{Clip, Medium};
+use crate::model::vision::{Clip, Medium, Spent};
 use crate::model::{Model, ModelError, ModelPrompt, Part, Piece, Seen};
 use crate::prompt::{Prompt, Segment};
 use crate::task::Task;
@@ -153,6 +153,10 @@ impl Judge for ModelJudge {
         )))
     }
 
+    fn set_batch(&mut self, batch: usize) {
+        self.settings.batch = batch;
+    }
+
     fn answer(
         &mut self,
         question: &Question<'_>,
@@ -241,7 +245,8 @@ struct Asked {
     /// What the answer begins with, until it has begun.
     opening: Option<String>,
     prompt_tokens: usize,
-    vision_seconds: f64,
+    /// The time that looking took.
+    spent: Spent,
 }
 
 impl Asked {
@@ -254,7 +259,8 @@ impl Asked {
             prompt_tokens: self.prompt_tokens as u64,
             reused_tokens: generated.reused as u64,
             answer_tokens: generated.tokens.len() as u64,
-            vision_seconds: self.vision_seconds,
+            vision_seconds: self.spent.pixels + self.spent.tower,
+            pixels_seconds: self.spent.pixels,
             prompt_seconds: generated.prompt_seconds,
             answer_seconds: generated.decode_seconds,
         };
@@ -287,16 +293,16 @@ impl<'m> Admission<'_, 'm> {
         let marks = if self.settings.reuse { marks(&prompt, seen_as.as_ref()) } else { Vec::new() };
         // Frames that were read behind this rubric need not be looked at: the reading begins behind them.
         let read = marks.iter().rfind(|mark| !mark.rubric).and_then(|mark| scheduler.kept(&mark.key));
-        let (start, passages, vision_seconds) = match read {
+        let (start, passages, spent) = match read {
             Some(start) => {
                 let rest = prompt.tokens[start.length()..].to_vec();
-                (start, vec![Passage::Tokens(rest)], 0.0)
+                (start, vec![Passage::Tokens(rest)], Spent::default())
             }
             None => {
                 let at_hand = marks.iter().rfind(|mark| !mark.rubric).and_then(|mark| scheduler.shown(&mark.key));
-                let Some((seen, seconds)) = self.see(&prompt, seen_as, at_hand, on)? else { return Ok(None) };
+                let Some(seen) = self.see(&prompt, seen_as, at_hand, on)? else { return Ok(None) };
                 let passages = prompt.stretches(&seen, 0).into_iter().map(|stretch| stretch.to_passage()).collect();
-                (Prefix::default(), passages, seconds)
+                (Prefix::default(), passages, seen.spent)
             }
         };
         let opening = prompt.opens_thought.clone();
@@ -315,29 +321,28 @@ impl<'m> Admission<'_, 'm> {
             weigh: scale.map(|scale| Box::new(scale) as Box<dyn Weigh + 'm>),
             speculate: self.settings.speculate,
         };
-        Ok(Some((request, Asked { opening, prompt_tokens: prompt.tokens.len(), vision_seconds })))
+        Ok(Some((request, Asked { opening, prompt_tokens: prompt.tokens.len(), spent })))
     }
 
-    /// What the model sees of a prompt's frames, from before or anew, and the time that took. `at_hand` is what it saw
-    /// for an answer that is under way.
+    /// What the model sees of a prompt's frames, from before or anew. `at_hand` is what it saw for an answer that is under
+    /// way.
     fn see(
         &mut self,
         prompt: &ModelPrompt<'_>,
         key: Option<Key>,
         at_hand: Option<Vec<Visual>>,
         on: &mut dyn FnMut(Said<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<(Seen, f64)>, JudgeError> {
+    ) -> Result<Option<Seen>, JudgeError> {
         let key = key.filter(|_| self.settings.reuse);
         let places = prompt.shown.iter().flat_map(|shown| shown.places.iter().cloned());
         if let Some(visuals) = at_hand.or_else(|| self.sights.get(key.as_ref()?)) {
-            return Ok(Some((Seen { visuals: places.zip(visuals).collect(), ..Seen::default() }, 0.0)));
+            return Ok(Some(Seen { visuals: places.zip(visuals).collect(), ..Seen::default() }));
         }
         let Some(seen) = self.model.see(prompt, &mut |_, _| on(Said::Looking))? else { return Ok(None) };
         if let Some(key) = key {
             self.sights.keep(key, seen.visuals.iter().map(|(_, visual)| visual.clone()).collect());
         }
-        let seconds = seen.spent.pixels + seen.spent.tower;
-        Ok(Some((seen, seconds)))
+        Ok(Some(seen))
     }
 }
 

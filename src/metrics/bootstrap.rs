@@ -4,7 +4,7 @@
 //! chain of binomials. So a million verdicts with a hundred different values cost a hundred draws a resample.
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_distr::{Binomial, Distribution};
 use sha2::{Digest, Sha256};
 
@@ -41,6 +41,25 @@ impl Bootstrap {
         Some((quantile(&means, 0.025), quantile(&means, 0.975)))
     }
 
+    /// A statistic of as many values, drawn with replacement, for each resample; in the order of the draws.
+    pub(crate) fn drawn(&self, values: &[f64], name: &[&str], statistic: impl Fn(&mut [f64]) -> f64) -> Vec<f64> {
+        let mut random = self.random(name);
+        let mut sample = vec![0.0; values.len()];
+        let resample = |_| {
+            // The share of each value is off by less than one in 2^64 divided by their number.
+            sample.fill_with(|| values[((u128::from(random.next_u64()) * values.len() as u128) >> 64) as usize]);
+            statistic(&mut sample)
+        };
+        (0..self.resamples).map(resample).collect()
+    }
+
+    /// The same in ascending order.
+    pub(crate) fn resampled(&self, values: &[f64], name: &[&str], statistic: impl Fn(&mut [f64]) -> f64) -> Vec<f64> {
+        let mut drawn = self.drawn(values, name, statistic);
+        drawn.sort_by(f64::total_cmp);
+        drawn
+    }
+
     fn random(&self, name: &[&str]) -> ChaCha8Rng {
         let mut hasher = Sha256::new();
         hasher.update(self.seed.to_le_bytes());
@@ -72,7 +91,7 @@ fn resampled_mean(values: &[(f64, u64)], n: u64, random: &mut ChaCha8Rng) -> f64
 }
 
 /// The quantile of sorted values, linear between neighbours.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (low, high) = (place.floor() as usize, place.ceil() as usize);
     sorted[low] + (sorted[high] - sorted[low]) * (place - low as f64)

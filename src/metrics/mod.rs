@@ -10,6 +10,7 @@ mod summary;
 mod tally;
 
 pub use bootstrap::Bootstrap;
+pub(crate) use bootstrap::quantile;
 pub use facts::{Facts, Numbers, value};
 pub use sample::Sample;
 pub use summary::{Bin, Disagreements, MetricSummary, RunSummary, Summary, SystemSummary};

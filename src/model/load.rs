@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use sha2::Digest;
+use tempfile::TempDir;
 
 use super::files::{Hash, hash, settings, whole};
+use super::gguf::GgufFile;
 use super::linear::Compute;
 use super::locate::{Located, locate};
 use super::read::read_file;
+use super::synthetic::Shape;
 use super::vision::{Marker, Vision};
 use super::weights::{Quant, Source};
 use super::{ChatTemplate, ModelError, Piece, Tokenizer, device};
@@ -61,7 +64,55 @@ pub struct Model {
     pub(super) video_template: Option<ChatTemplate>,
     /// The files that decide its answers, and what tells that they are still the ones that were loaded.
     files: Vec<(PathBuf, Stamp)>,
+    /// Keeps the settings of a shape on the disk for as long as it is in use.
+    _scratch: Option<Arc<TempDir>>,
     options: LoadOptions,
+}
+
+/// What a model is made of.
+struct Opened {
+    source: Source,
+    tokenizer: Tokenizer,
+    /// The template that comes with it; what is wrong with it matters only to those who use it.
+    own: Result<Option<ChatTemplate>, ModelError>,
+    files: BTreeSet<PathBuf>,
+}
+
+impl Opened {
+    /// A shape, a file or a folder.
+    fn by_name(name: &str) -> Result<Self, ModelError> {
+        if let Some(shape) = Shape::of_model(name) {
+            return Self::of_folder(Source::synthetic(&shape?)?);
+        }
+        match locate(name)? {
+            Located::Gguf(path) => {
+                let file = GgufFile::open(&path)?;
+                let tokenizer = Tokenizer::from_gguf(&path, file.metadata())?;
+                let own = ChatTemplate::from_gguf(&path, file.metadata(), tokenizer.special_text());
+                Ok(Self { source: Source::Gguf(file), tokenizer, own, files: BTreeSet::from([path]) })
+            }
+            Located::Folder(folder) => Self::of_folder(Source::folder(&folder)?),
+        }
+    }
+
+    fn of_folder(source: Source) -> Result<Self, ModelError> {
+        let folder = source.path();
+        let tokenizer = Tokenizer::from_folder(&folder)?;
+        let own = ChatTemplate::from_folder(&folder, tokenizer.special_text());
+        let files = settings(&folder)?.into_iter().chain(source.weight_files()).collect();
+        Ok(Self { source, tokenizer, own, files })
+    }
+}
+
+/// Whether the model of that name sees, without loading it.
+pub fn sees(name: &str) -> Result<bool, ModelError> {
+    if let Some(shape) = Shape::of_model(name) {
+        return Ok(shape?.sees());
+    }
+    match locate(name)? {
+        Located::Gguf(_) => Ok(false),
+        Located::Folder(folder) => Ok(Source::folder(&folder)?.architecture().is_some()),
+    }
 }
 
 /// Tokens that a tokenizer may have more than the weights.
@@ -71,24 +122,9 @@ const SUPERFLUOUS_TOKENS: usize = 64;
 const LARGEST_TEMPLATE: u64 = 1 << 20;
 
 impl Model {
-    /// Loads a model by path or repository id.
+    /// Loads a model by path, by repository id, or as a shape with random weights (`shape:NAME`).
     pub fn load(name: &str, options: &LoadOptions) -> Result<Self, ModelError> {
-        let (source, tokenizer, own, files) = match locate(name)? {
-            Located::Gguf(path) => {
-                let source = Source::gguf(&path)?;
-                let Source::Gguf(file) = &source else { unreachable!("it was opened as one") };
-                let tokenizer = Tokenizer::from_gguf(&path, file.metadata())?;
-                let own = ChatTemplate::from_gguf(&path, file.metadata(), tokenizer.special_text());
-                (source, tokenizer, own, BTreeSet::from([path]))
-            }
-            Located::Folder(folder) => {
-                let source = Source::folder(&folder)?;
-                let tokenizer = Tokenizer::from_folder(&folder)?;
-                let own = ChatTemplate::from_folder(&folder, tokenizer.special_text());
-                let files = settings(&folder)?.into_iter().chain(source.weight_files()).collect();
-                (source, tokenizer, own, files)
-            }
-        };
+        let Opened { source, tokenizer, own, files } = Opened::by_name(name)?;
         let stamped = files.into_iter().map(|path| Ok((path.clone(), Stamp::of(&path)?)));
         let files = stamped.collect::<Result<Vec<_>, ModelError>>()?;
         let template = match &options.template {
@@ -129,7 +165,11 @@ impl Model {
             video_template = own.map(new).transpose()?;
         }
         let engine = Engine::new(Arc::new(decoder));
-        Ok(Self { engine, tokenizer, vision, template, video_template, files, options: options.clone() })
+        let _scratch = match &source {
+            Source::Synthetic(tensors, _) => Some(tensors.folder()),
+            Source::Gguf(_) | Source::Folder(..) => None,
+        };
+        Ok(Self { engine, tokenizer, vision, template, video_template, files, _scratch, options: options.clone() })
     }
 
     /// Whether prompts go through a chat template.

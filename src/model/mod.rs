@@ -29,6 +29,7 @@ pub mod quantise;
 pub mod read;
 pub mod rope;
 pub mod safetensors;
+pub mod synthetic;
 pub mod tensors;
 pub mod tokenizer;
 pub mod verify;

@@ -39,10 +39,15 @@ pub fn name_of(dtype: GgmlDType) -> &'static str {
 /// Rows that a thread quantises at a time.
 const ROWS: usize = 64;
 
+/// The type that rows of so many columns get where `dtype` is asked for: `q8_0` if they do not fill whole blocks of it, none
+/// if they do not fill those either.
+pub fn held(columns: usize, dtype: GgmlDType) -> Option<GgmlDType> {
+    [dtype, GgmlDType::Q8_0].into_iter().find(|dtype| columns.is_multiple_of(dtype.block_size()))
+}
+
 /// The matrix in another type. Rows that do not fill whole blocks of it become `q8_0`, or stay as they are.
 pub fn quantise(matrix: &Matrix, dtype: GgmlDType) -> Result<Matrix> {
-    let fits = |dtype: &GgmlDType| matrix.columns().is_multiple_of(dtype.block_size());
-    let Some(dtype) = [dtype, GgmlDType::Q8_0].into_iter().find(fits) else { return Ok(matrix.clone()) };
+    let Some(dtype) = held(matrix.columns(), dtype) else { return Ok(matrix.clone()) };
     let (rows, columns) = (matrix.rows(), matrix.columns());
     let parts: Mutex<Vec<(usize, Result<Vec<u8>>)>> = Mutex::default();
     share(rows.div_ceil(ROWS), ROWS * columns * 16, |range| {

@@ -56,6 +56,7 @@ impl<'a> Tensors<'a> {
         match self.source {
             Source::Gguf(file) => file.tensor(name).is_some(),
             Source::Folder(folder, _) => folder.tensor(name).is_some(),
+            Source::Synthetic(tensors, _) => tensors.shape(name).is_some(),
         }
     }
 
@@ -142,7 +143,11 @@ impl<'a> Tensors<'a> {
     /// A matrix in another type.
     pub fn quantised(&self, name: &str, matrix: Matrix, quant: Option<GgmlDType>) -> Result<Matrix, ModelError> {
         let Some(dtype) = quant else { return Ok(matrix) };
-        quantise(&matrix, dtype).map_err(|error| {
+        let quantised = match self.source {
+            Source::Synthetic(tensors, _) => tensors.quantised(name, matrix, dtype),
+            Source::Gguf(_) | Source::Folder(..) => quantise(&matrix, dtype),
+        };
+        quantised.map_err(|error| {
             let what = format!("the tensor `{name}.weight` cannot be quantised: {error}; the file is damaged");
             ModelError::bad(&self.source.path(), what)
         })
@@ -178,6 +183,12 @@ impl<'a> Tensors<'a> {
                     Some(Found { dtype, shape, bytes, file: tensor.file.clone() })
                 }
             },
+            Source::Synthetic(tensors, _) => tensors.shape(name).map(|shape| Found {
+                dtype: GgmlDType::BF16,
+                shape: shape.to_vec(),
+                bytes: tensors.bytes(name, shape),
+                file: tensors.recipe(),
+            }),
         };
         if found.is_some() {
             self.used.borrow_mut().insert(name.to_owned());
@@ -214,6 +225,7 @@ impl<'a> Tensors<'a> {
         let extra = match self.source {
             Source::Gguf(file) => file.names().find(|name| superfluous(name)),
             Source::Folder(folder, _) => folder.names().find(|name| superfluous(name)),
+            Source::Synthetic(tensors, _) => tensors.names().find(|name| superfluous(name)),
         };
         match extra {
             None => Ok(()),

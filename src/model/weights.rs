@@ -17,6 +17,7 @@ use super::gguf::GgufFile;
 use super::linear::{Compute, Embedding, Linear};
 use super::read::read_file;
 use super::safetensors::SafetensorsFolder;
+use super::synthetic::{Shape, Synthetic};
 use super::tensors::{Joined, Tensors, row};
 use super::vision::{self, Parts, Vision};
 use crate::kernels::{Attention, Matrix, Reach};
@@ -28,6 +29,8 @@ pub enum Source {
     Gguf(GgufFile),
     /// A Hugging Face folder: its tensors, and its `config.json`.
     Folder(SafetensorsFolder, Value),
+    /// A shape: tensors that are drawn, and its `config.json`.
+    Synthetic(Synthetic, Value),
 }
 
 /// The types that matrices are quantised to when they are loaded; as they are where there is none.
@@ -60,11 +63,18 @@ impl Source {
         Ok(Self::Folder(SafetensorsFolder::open(folder)?, config))
     }
 
-    /// The files that hold the weights.
+    /// A shape with random weights.
+    pub fn synthetic(shape: &Shape) -> Result<Self, ModelError> {
+        let (tensors, config) = Synthetic::new(shape)?;
+        Ok(Self::Synthetic(tensors, config))
+    }
+
+    /// The files that hold the weights, or say what they are drawn from.
     pub fn weight_files(&self) -> BTreeSet<PathBuf> {
         match self {
             Self::Gguf(file) => BTreeSet::from([file.path().to_owned()]),
             Self::Folder(folder, _) => folder.files(),
+            Self::Synthetic(tensors, _) => BTreeSet::from([tensors.recipe()]),
         }
     }
 
@@ -73,6 +83,7 @@ impl Source {
         match self {
             Self::Gguf(file) => file.path().to_owned(),
             Self::Folder(folder, _) => folder.path().to_owned(),
+            Self::Synthetic(tensors, _) => tensors.path().to_owned(),
         }
     }
 
@@ -80,7 +91,7 @@ impl Source {
     pub fn described_in(&self) -> PathBuf {
         match self {
             Self::Gguf(file) => file.path().to_owned(),
-            Self::Folder(tensors, _) => tensors.path().join("config.json"),
+            Self::Folder(..) | Self::Synthetic(..) => self.path().join("config.json"),
         }
     }
 
@@ -88,7 +99,9 @@ impl Source {
     pub fn architecture(&self) -> Option<&'static vision::Architecture> {
         match self {
             Self::Gguf(_) => None,
-            Self::Folder(_, config) => vision::architecture(config.get("model_type")?.as_str()?),
+            Self::Folder(_, config) | Self::Synthetic(_, config) => {
+                vision::architecture(config.get("model_type")?.as_str()?)
+            }
         }
     }
 
@@ -103,7 +116,7 @@ impl Source {
                 });
                 from_gguf(file.metadata(), divisors)
             }
-            Self::Folder(_, config) => match self.architecture() {
+            Self::Folder(_, config) | Self::Synthetic(_, config) => match self.architecture() {
                 Some(architecture) => architecture.decoder(config),
                 None => from_json(config),
             },
@@ -124,9 +137,9 @@ impl Source {
         let tensors = Tensors::new(self, compute, name);
         // The small part first: what is wrong with it is said before the large one is prepared.
         let vision = match (architecture, self) {
-            (Some(architecture), Self::Folder(folder, json)) => {
-                let (tensors, hidden, quant) = (&tensors, config.hidden, quant.tower);
-                let parts = Parts { config: json, folder: folder.path(), tensors, hidden, quant, frame_pixels };
+            (Some(architecture), Self::Folder(_, json) | Self::Synthetic(_, json)) => {
+                let (folder, tensors, hidden, quant) = (&self.path(), &tensors, config.hidden, quant.tower);
+                let parts = Parts { config: json, folder, tensors, hidden, quant, frame_pixels };
                 Some(architecture.open(&parts)?)
             }
             _ => None,
@@ -159,7 +172,9 @@ impl Loader<'_> {
         let Self { tensors, config, prefix, .. } = self;
         let (embedding, norm, head) = match tensors.source {
             Source::Gguf(_) => ("token_embd.weight".to_owned(), "output_norm".to_owned(), "output"),
-            Source::Folder(..) => (format!("{prefix}embed_tokens.weight"), format!("{prefix}norm"), "lm_head"),
+            Source::Folder(..) | Source::Synthetic(..) => {
+                (format!("{prefix}embed_tokens.weight"), format!("{prefix}norm"), "lm_head")
+            }
         };
         // A GGUF file does not say how many rows the table has.
         let rows = config.vocabulary.map_or_else(|| tensors.rows(&embedding), Ok)?;
@@ -234,7 +249,7 @@ impl Loader<'_> {
     fn name(&self, index: usize, part: Part) -> String {
         match self.tensors.source {
             Source::Gguf(_) => format!("blk.{index}.{}", self.config.family.gguf(part)),
-            Source::Folder(..) => {
+            Source::Folder(..) | Source::Synthetic(..) => {
                 let (prefix, part) = (self.prefix, self.config.family.hugging_face(part));
                 format!("{prefix}layers.{index}.{part}")
             }
@@ -267,7 +282,7 @@ impl Loader<'_> {
 
     fn norm(&self, name: &str, size: usize) -> Result<Norm, ModelError> {
         let mut weight = self.tensors.vector(name, size)?.ok_or_else(|| self.tensors.missing(name))?;
-        if self.config.family.norms_plus_one && matches!(self.tensors.source, Source::Folder(..)) {
+        if self.config.family.norms_plus_one && !matches!(self.tensors.source, Source::Gguf(_)) {
             weight.iter_mut().for_each(|weight| *weight += 1.0);
         }
         Ok(Norm { weight: self.tensors.tensor(weight)?, epsilon: self.config.epsilon })
