@@ -418,7 +418,7 @@ fn what_cannot_be_measured_is_refused_with_a_remedy() {
         ("bench --shape nothing", 2, "there are llama-3.2-1b"),
         ("bench --judge scripted:a.jsonl", 2, "there is nothing to measure"),
         ("bench --judge nowhere.gguf", 4, "there is no such file or folder"),
-        ("bench --shape tiny --batch 4", 2, "--batch 4: this version judges one record at a time"),
+        ("bench --shape tiny --batch 4000", 2, "--batch 4000: at most 1024"),
         ("bench --shape tiny --repeats 0", 2, "--repeats 0"),
         ("bench --shape tiny --frames 0", 2, "--frames 0"),
         ("bench --shape tiny --threads 100000", 2, "physical cores"),

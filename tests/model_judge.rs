@@ -28,7 +28,7 @@ fn workspace() -> Workspace {
 }
 
 const RUN: &str =
-    "run --prompts prompts --task short --data data.jsonl --judge model --max-tokens 24 --max-unscored 100% -q";
+    "run --prompts prompts --task short --data data.jsonl --judge model --free --max-tokens 24 --max-unscored 100% -q";
 
 fn run(workspace: &Workspace, flags: &str, out: &str) -> Ran {
     workspace.run(&format!("{RUN} --out {out} {flags}"))
@@ -212,7 +212,7 @@ fn a_prompt_beyond_the_context_is_one_unscored_record() {
 fn what_a_judge_cannot_do_is_said_before_anything_is_judged() {
     let workspace = workspace();
     workspace
-        .run("run --task score --data data.jsonl --judge model --out out")
+        .run("run --task score --data data.jsonl --judge model --free --out out")
         .exits(2)
         .says("the task `score` shows frames, and model is a language model");
     assert!(!workspace.path("out").exists());
@@ -293,7 +293,7 @@ fn generate_prints_text_or_everything_as_json() {
 fn judge_asks_a_model_about_one_caption() {
     let workspace = workspace();
     let verdict = workspace
-        .run("judge --prompts prompts --task short --judge model --caption Dogs --max-tokens 8 --json")
+        .run("judge --prompts prompts --task short --judge model --free --caption Dogs --max-tokens 8 --json")
         .exits(3)
         .stdout;
     let verdict: Value = serde_json::from_str(&verdict).unwrap();

@@ -99,7 +99,7 @@ fn workspace(model: &str) -> Workspace {
     workspace
 }
 
-const RUN: &str = "run --prompts prompts --task short --data data.jsonl --judge model --max-tokens 12 \
+const RUN: &str = "run --prompts prompts --task short --data data.jsonl --judge model --free --max-tokens 12 \
                    --max-unscored 100% --no-frame-cache -q";
 
 #[test]
@@ -184,7 +184,7 @@ fn the_records_of_a_video_are_judged_one_after_another() {
     assert!((2..10).contains(&looked("b/timings.jsonl")));
     assert_eq!(looked("h/timings.jsonl"), 10);
     // Recorded answers need no videos, and keep the order of the data.
-    let scripted = RUN.replace("--judge model --max-tokens 12", "--judge scripted:first/verdicts.jsonl");
+    let scripted = RUN.replace("--judge model --free --max-tokens 12", "--judge scripted:first/verdicts.jsonl");
     workspace.run(&format!("{} --out again", scripted.replace("--no-frame-cache", ""))).exits(0);
     assert_eq!(ids(&workspace, "again/verdicts.jsonl")[..4], ["0-0", "0-1", "1-0", "gone"]);
 }

@@ -147,11 +147,15 @@ impl Closing {
             self.words.iter().find(|(words, _)| progress.place == Place::Labels && !line.contains(words.as_str()));
         let words = (open.map_or(self.flag.as_slice(), |(_, exit)| std::slice::from_ref(exit)), true);
         let exits = (self.exits.as_slice(), false);
+        // What ends a line must not stand in a quotation: it would be text there, and once more would contradict itself.
+        let count = |mark: char| line.matches(mark).count();
+        let quoting = self.line > 0 && (count('"') % 2 == 1 || count('“') > count('”'));
         let groups = match need {
             Need::Nothing => vec![],
             Need::Words if open.is_none() => vec![],
-            Need::Words if unsure => vec![quotes, words],
+            Need::Words if unsure || quoting => vec![quotes, words],
             Need::Words => vec![words],
+            Need::Line if quoting => vec![quotes, exits, words, fillers],
             Need::Line if progress.line.is_empty() && self.line > 0 => vec![(self.starts.as_slice(), false)],
             Need::Line if unsure => vec![exits, quotes, words, fillers],
             Need::Line => vec![exits, words, fillers, quotes],

@@ -10,9 +10,9 @@ use super::lark::escaped;
 use crate::task::CountsSpec;
 
 /// The longest listed event, or description of one, in characters.
-pub const LONGEST_ITEM: usize = 300;
+pub const LONGEST_ITEM: usize = 160;
 /// The longest justification, in characters.
-pub const LONGEST_REASON: usize = 400;
+pub const LONGEST_REASON: usize = 240;
 /// The longest reason of a score, in characters: two sentences, and room.
 pub const LONGEST_SCORE_REASON: usize = 600;
 

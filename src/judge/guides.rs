@@ -74,8 +74,9 @@ impl Guides for TaskGuides {
 }
 
 fn unfit(error: GrammarError) -> JudgeError {
-    match error {
-        GrammarError::Tokenizer(error) => JudgeError::Model(error),
-        error => JudgeError::Unfit(format!("{error}; --free judges without a guide")),
-    }
+    let error = match error {
+        GrammarError::Tokenizer(error) => format!("answers cannot be guided: {error}"),
+        error => error.to_string(),
+    };
+    JudgeError::Unfit(format!("{error}; --free judges without a guide"))
 }

@@ -24,9 +24,15 @@ pub fn set_threads(threads: usize) {
     THREADS.store(threads, Ordering::Relaxed);
 }
 
+/// How many threads there can be. Asking the system takes longer than many a piece of work.
+fn most() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST.get_or_init(|| candle_core::utils::get_num_threads().max(1))
+}
+
 /// How many threads the kernels use.
 pub fn threads() -> usize {
-    let all = candle_core::utils::get_num_threads().max(1);
+    let all = most();
     match THREADS.load(Ordering::Relaxed) {
         0 => all,
         wanted => wanted.min(all),
@@ -110,7 +116,7 @@ impl Pool {
             sleepers: OnceLock::new(),
         });
         pool.sleepers.get_or_init(|| {
-            let count = candle_core::utils::get_num_threads().saturating_sub(1);
+            let count = most() - 1;
             let helper = |index: usize| {
                 let asleep: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
                 let name = format!("capjudge-{index}");

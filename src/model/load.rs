@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::SystemTime;
 
 use sha2::Digest;
 use tempfile::TempDir;
 
 use super::files::{Hash, hash, settings, whole};
-use super::gguf::GgufFile;
 use super::linear::Compute;
 use super::locate::{Located, locate};
 use super::read::read_file;
@@ -69,38 +70,49 @@ pub struct Model {
     options: LoadOptions,
 }
 
-/// What a model is made of.
-struct Opened {
-    source: Source,
-    tokenizer: Tokenizer,
-    /// The template that comes with it; what is wrong with it matters only to those who use it.
-    own: Result<Option<ChatTemplate>, ModelError>,
-    files: BTreeSet<PathBuf>,
+/// The files of a model: a shape, a file or a folder.
+fn open(name: &str) -> Result<Source, ModelError> {
+    if let Some(shape) = Shape::of_model(name) {
+        return Source::synthetic(&shape?);
+    }
+    match locate(name)? {
+        Located::Gguf(path) => Source::gguf(&path),
+        Located::Folder(folder) => Source::folder(&folder),
+    }
 }
 
-impl Opened {
-    /// A shape, a file or a folder.
-    fn by_name(name: &str) -> Result<Self, ModelError> {
-        if let Some(shape) = Shape::of_model(name) {
-            return Self::of_folder(Source::synthetic(&shape?)?);
-        }
-        match locate(name)? {
-            Located::Gguf(path) => {
-                let file = GgufFile::open(&path)?;
-                let tokenizer = Tokenizer::from_gguf(&path, file.metadata())?;
-                let own = ChatTemplate::from_gguf(&path, file.metadata(), tokenizer.special_text());
-                Ok(Self { source: Source::Gguf(file), tokenizer, own, files: BTreeSet::from([path]) })
-            }
-            Located::Folder(folder) => Self::of_folder(Source::folder(&folder)?),
-        }
-    }
+/// The files that decide a model's answers.
+fn files_of(source: &Source) -> Result<BTreeSet<PathBuf>, ModelError> {
+    let settings = match source {
+        Source::Gguf(_) => Default::default(),
+        Source::Folder(..) | Source::Synthetic(..) => settings(&source.path())?,
+    };
+    Ok(settings.into_iter().chain(source.weight_files()).collect())
+}
 
-    fn of_folder(source: Source) -> Result<Self, ModelError> {
-        let folder = source.path();
-        let tokenizer = Tokenizer::from_folder(&folder)?;
-        let own = ChatTemplate::from_folder(&folder, tokenizer.special_text());
-        let files = settings(&folder)?.into_iter().chain(source.weight_files()).collect();
-        Ok(Self { source, tokenizer, own, files })
+/// How a model reads and writes.
+struct Words {
+    tokenizer: Tokenizer,
+    /// The template that comes with it; what is wrong with it matters only to those who use it.
+    template: Result<Option<ChatTemplate>, ModelError>,
+}
+
+impl Words {
+    fn of(source: &Source) -> Result<Self, ModelError> {
+        let path = source.path();
+        let (tokenizer, template) = match source {
+            Source::Gguf(file) => {
+                let tokenizer = Tokenizer::from_gguf(&path, file.metadata())?;
+                let template = ChatTemplate::from_gguf(&path, file.metadata(), tokenizer.special_text());
+                (tokenizer, template)
+            }
+            Source::Folder(..) | Source::Synthetic(..) => {
+                let tokenizer = Tokenizer::from_folder(&path)?;
+                let template = ChatTemplate::from_folder(&path, tokenizer.special_text());
+                (tokenizer, template)
+            }
+        };
+        Ok(Self { tokenizer, template })
     }
 }
 
@@ -124,17 +136,9 @@ const LARGEST_TEMPLATE: u64 = 1 << 20;
 impl Model {
     /// Loads a model by path, by repository id, or as a shape with random weights (`shape:NAME`).
     pub fn load(name: &str, options: &LoadOptions) -> Result<Self, ModelError> {
-        let Opened { source, tokenizer, own, files } = Opened::by_name(name)?;
-        let stamped = files.into_iter().map(|path| Ok((path.clone(), Stamp::of(&path)?)));
+        let source = open(name)?;
+        let stamped = files_of(&source)?.into_iter().map(|path| Ok((path.clone(), Stamp::of(&path)?)));
         let files = stamped.collect::<Result<Vec<_>, ModelError>>()?;
-        let template = match &options.template {
-            Template::Own => own?,
-            Template::None => None,
-            Template::File(path) => {
-                let text = read_template(path)?;
-                Some(ChatTemplate::new(text, path, tokenizer.special_text())?)
-            }
-        };
         if options.quant != Quant::default() && matches!(source, Source::Gguf(_)) {
             return Err(ModelError::Option(
                 "--quant is for safetensors folders; a GGUF file is quantised already, as it is named".to_owned(),
@@ -146,7 +150,21 @@ impl Model {
             let what = format!("{flag} is for vision-language models; this one reads text only");
             return Err(ModelError::Option(what));
         }
-        let built = source.build(&options.compute, &options.quant, options.frame_pixels);
+        // A large vocabulary takes as long as small weights.
+        let (words, built) = thread::scope(|scope| {
+            let words = scope.spawn(|| Words::of(&source));
+            let built = source.build(&options.compute, &options.quant, options.frame_pixels);
+            (words.join().unwrap_or_else(|panic| resume_unwind(panic)), built)
+        });
+        let Words { tokenizer, template: own } = words?;
+        let template = match &options.template {
+            Template::Own => own?,
+            Template::None => None,
+            Template::File(path) => {
+                let text = read_template(path)?;
+                Some(ChatTemplate::new(text, path, tokenizer.special_text())?)
+            }
+        };
         let (decoder, vision) = built.map_err(|error| device::explain(error, &options.compute))?;
         // Some tokenizers have a few tokens that the weights know nothing of (Gemma 3 1B one for images).
         if tokenizer.vocab_size() > decoder.embedding.tokens() + SUPERFLUOUS_TOKENS {

@@ -91,13 +91,9 @@ fn packed<F: Format>(level: Level, matrix: &Matrix) -> io::Result<Tiles> {
     Ok(Tiles { dtype: matrix.dtype(), outputs, runs, quants, factors })
 }
 
-/// Memory of its own pages, all zero, and large pages where there are any: weights are read from end to end for every
-/// token, and each page costs a look-up.
+/// Memory of its own pages, all zero, which are first touched by the threads that fill them.
 fn room(bytes: usize) -> io::Result<MmapMut> {
-    let room = MmapMut::map_anon(bytes.max(1))?;
-    #[cfg(target_os = "linux")]
-    let _ = room.advise(memmap2::Advice::HugePage);
-    Ok(room)
+    MmapMut::map_anon(bytes.max(1))
 }
 
 /// Lays out the rows of a strip, whose bytes lie one row behind the other, into zeros.
