@@ -10,7 +10,7 @@ use crate::tokens::TOKENIZERS;
 use crate::workspace::Workspace;
 
 /// More than any answer here takes.
-const PLENTY: usize = 100_000;
+const PLENTY: usize = 6_000;
 
 /// A small generator of its own: the same walks on every machine.
 struct Dice(u64);
@@ -110,7 +110,10 @@ fn walk(tokenizer: &Tokenizer, guide: &mut dyn Guide, dice: &mut Dice) -> Vec<To
     let mut taken = Vec::new();
     let mut logits = vec![0.0_f32; tokenizer.vocab_size() + 64];
     while !guide.is_complete() {
-        assert!(taken.len() < 60_000, "endless: {:?}", text_of(tokenizer, &taken[taken.len() - 200..]));
+        if taken.len() >= 8_000 {
+            let text = text_of(tokenizer, &taken);
+            panic!("endless: {:?}", text.lines().last().unwrap_or_default().chars().take(900).collect::<String>());
+        }
         let forced = guide.forced().unwrap();
         if !forced.is_empty() {
             assert_eq!(guide.allowed(&forced).unwrap(), forced.len(), "what is forced is allowed");
@@ -156,7 +159,7 @@ fn walk(tokenizer: &Tokenizer, guide: &mut dyn Guide, dice: &mut Dice) -> Vec<To
 
 fn check_walk(task: &Task, tokenizer: &Tokenizer, name: &str, answer: &[TokenId], events: u32, inserted: u32) {
     let text = text_of(tokenizer, answer);
-    assert!(!text.contains('\u{fffd}') || answer.len() < 10, "{name}: an answer is text: {text}");
+    assert!(!text.contains('\u{fffd}'), "{name}: an answer is text: {text}");
     let reading = read(task, &text, CountFrom::Stated);
     let values = reading.values.unwrap_or_else(|unscored| panic!("{name}: {unscored:?}\n{text}"));
     match values {
@@ -185,10 +188,10 @@ fn check_walk(task: &Task, tokenizer: &Tokenizer, name: &str, answer: &[TokenId]
 #[test]
 fn a_guided_answer_is_always_read_whatever_its_free_text_says() {
     let mut dice = Dice(1);
-    for (name, tokenizer) in TOKENIZERS.iter().step_by(2) {
+    for (name, tokenizer) in TOKENIZERS.iter() {
         for task in tasks() {
             let grammar = Grammar::new(&task, tokenizer).unwrap();
-            {
+            for _ in 0..3 {
                 let (events, inserted) = (dice.roll(5) as u32 + 1, dice.roll(2) as u32);
                 let mut guide = grammar.guide(&bounds(events, inserted)).unwrap();
                 let answer = walk(tokenizer, guide.as_mut(), &mut dice);
@@ -261,10 +264,10 @@ fn a_free_answer_in_format_goes_through_its_guide_token_by_token() {
 #[test]
 fn an_answer_is_closed_before_its_tokens_run_out() {
     let mut dice = Dice(2);
-    for (name, tokenizer) in TOKENIZERS.iter().step_by(4) {
+    for (name, tokenizer) in TOKENIZERS.iter() {
         for task in tasks() {
             let grammar = Grammar::new(&task, tokenizer).unwrap();
-            for max_tokens in [700, 1200] {
+            for max_tokens in [700, 1200, 2500] {
                 let mut guide = grammar.guide(&Bounds { max_tokens, ..bounds(3, 1) }).unwrap();
                 let answer = walk(tokenizer, guide.as_mut(), &mut dice);
                 let name = format!("{name}, {}", task.name);

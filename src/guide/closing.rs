@@ -24,7 +24,7 @@ pub struct Closing {
     /// The headings, for the start of a line: elsewhere they would be text.
     starts: Vec<Exit>,
     /// The words that end a text in the middle of a line.
-    words: Vec<(String, Exit)>,
+    words: Vec<(Vec<String>, Exit)>,
     /// What ends the last text of a line with a flag.
     flag: Vec<Exit>,
     fillers: Vec<Exit>,
@@ -85,14 +85,25 @@ impl Closing {
         if let [.., Part::Fixed(words), Part::Slot(Slot::Flag)] = parts {
             flag.push(layout.flag.iter().map(|flag| format!("{words}{flag}")).collect());
         }
-        let words = parts.windows(3).filter_map(|three| match three {
+        // The words behind a text may stand in it too; with a label and what follows it they are a decision.
+        let words = parts.windows(3).enumerate().filter_map(|(at, three)| match three {
+            [Part::Slot(Slot::Text), Part::Fixed(words), Part::Slot(Slot::Label)] => {
+                let after = match parts.get(at + 3) {
+                    Some(Part::Fixed(after)) => after.as_str(),
+                    _ => "",
+                };
+                Some(counts.labels.iter().map(|label| format!("{words}{label}{after}")).collect())
+            }
             [Part::Slot(Slot::Text), Part::Fixed(words), Part::Slot(next)] if *next != Slot::Flag => {
-                Some(words.clone())
+                Some(vec![words.clone()])
             }
             _ => None,
         });
-        let words = words.map(|words| Ok((words.clone(), vec![tokens.encode(&words)?])));
-        let words: Vec<(String, Exit)> = words.collect::<Result<_, GrammarError>>()?;
+        let words = words.map(|words: Vec<String>| {
+            let exit = words.iter().map(|words| Ok(tokens.encode(words)?)).collect::<Result<Exit, GrammarError>>()?;
+            Ok((words, exit))
+        });
+        let words: Vec<(Vec<String>, Exit)> = words.collect::<Result<_, GrammarError>>()?;
         let longest = |texts: &[String]| texts.iter().max_by_key(|text| text.len()).cloned().unwrap_or_default();
         let line = layout.reasoning.fill(|slot| match slot {
             Slot::Number => "99".to_owned(),
@@ -143,19 +154,27 @@ impl Closing {
         let (fillers, quotes) = ((self.fillers.as_slice(), true), (self.quotes.as_slice(), false));
         // Of the texts of a line the first is open whose words are not there yet.
         let line = String::from_utf8_lossy(&progress.line);
-        let open =
-            self.words.iter().find(|(words, _)| progress.place == Place::Labels && !line.contains(words.as_str()));
+        let there = |words: &[String]| words.iter().any(|words| line.contains(words.trim_end()));
+        let open = self.words.iter().find(|(words, _)| progress.place == Place::Labels && !there(words));
         let words = (open.map_or(self.flag.as_slice(), |(_, exit)| std::slice::from_ref(exit)), true);
         let exits = (self.exits.as_slice(), false);
         // What ends a line must not stand in a quotation: it would be text there, and once more would contradict itself.
         let count = |mark: char| line.matches(mark).count();
-        let quoting = self.line > 0 && (count('"') % 2 == 1 || count('“') > count('”'));
+        let quoted = match () {
+            () if self.line == 0 => 0..0,
+            () if count('"') % 2 == 1 => 0..1,
+            () if count('“') > count('”') => 1..2,
+            () => 0..0,
+        };
+        let quoted = (&self.quotes[quoted], false);
+        let quoting = !quoted.0.is_empty();
         let groups = match need {
             Need::Nothing => vec![],
             Need::Words if open.is_none() => vec![],
-            Need::Words if unsure || quoting => vec![quotes, words],
+            Need::Words if quoting => vec![quoted, words],
+            Need::Words if unsure => vec![quotes, words],
             Need::Words => vec![words],
-            Need::Line if quoting => vec![quotes, exits, words, fillers],
+            Need::Line if quoting => vec![quoted, exits, words, fillers],
             Need::Line if progress.line.is_empty() && self.line > 0 => vec![(self.starts.as_slice(), false)],
             Need::Line if unsure => vec![exits, quotes, words, fillers],
             Need::Line => vec![exits, words, fillers, quotes],
