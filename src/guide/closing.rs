@@ -12,9 +12,9 @@ use crate::task::{AnswerSpec, CountsSpec, Layout, Part, ScoreSpec, Slot, has_lab
 /// Tokens kept for what no estimate sees: a character that is half written, an open quotation, cuts between texts.
 const SLACK: usize = 12;
 /// What stands where a text may not be empty.
-const FILLERS: [&str; 4] = [" x", "x", " …", "…"];
-/// What ends a quotation inside a text.
-const QUOTES: [&str; 2] = ["\"", "”"];
+const FILLERS: [&str; 5] = ["", " x", "x", " …", "…"];
+/// What ends quotations inside a text.
+const QUOTES: [&str; 5] = ["", "\"", "”", "\"”", "”\""];
 
 /// The ways out of a free text, and what the rest of an answer costs.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub struct Closing {
     words: Vec<(Vec<String>, Exit)>,
     /// What ends the last text of a line with a flag.
     flag: Vec<Exit>,
-    fillers: Vec<Exit>,
-    quotes: Vec<Exit>,
+    /// What may have to stand between a text and its way out.
+    bridges: Vec<Vec<TokenId>>,
     headings: Headings,
     /// Tokens for all that is not an event's line.
     tail: usize,
@@ -83,7 +83,8 @@ impl Closing {
         let parts = layout.reasoning.0.as_slice();
         let mut flag: Vec<Vec<String>> = Vec::new();
         if let [.., Part::Fixed(words), Part::Slot(Slot::Flag)] = parts {
-            flag.push(layout.flag.iter().map(|flag| format!("{words}{flag}")).collect());
+            // With the end of the line: else it might be text.
+            flag.push(layout.flag.iter().map(|flag| format!("{words}{flag}\n")).collect());
         }
         // The words behind a text may stand in it too; with a label and what follows it they are a decision.
         let words = parts.windows(3).enumerate().filter_map(|(at, three)| match three {
@@ -124,8 +125,7 @@ impl Closing {
             starts: encoded(&starts, tokens)?,
             words,
             flag: encoded(&flag, tokens)?,
-            fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
-            quotes: encoded(&QUOTES.map(|quote| vec![quote.to_owned()]), tokens)?,
+            bridges: bridges(&QUOTES, tokens)?,
             headings,
             tail: cost(&tail, tokens)? + SLACK,
             line: cost(&format!("\n{line}  "), tokens)? + SLACK,
@@ -140,46 +140,36 @@ impl Closing {
             starts: Vec::new(),
             words: Vec::new(),
             flag: Vec::new(),
-            fillers: encoded(&FILLERS.map(|filler| vec![filler.to_owned()]), tokens)?,
-            quotes: encoded(&[vec!["n".to_owned()], vec!["0000".to_owned()]], tokens)?,
+            // An escape that was begun is finished.
+            bridges: bridges(&["", "n", "0000", "000", "00", "0"], tokens)?,
             headings: Headings::default(),
             tail: cost(&whole, tokens)? + SLACK,
             line: 0,
         })
     }
 
-    /// The ways out, in the order in which they are to be tried, and whether each may have been text only; `unsure` if the
-    /// last one taken was such. Then a quotation that is open is the reason, and is ended first.
-    pub fn exits(&self, need: Need, progress: &Progress, unsure: bool) -> impl Iterator<Item = (&Exit, bool)> {
-        let (fillers, quotes) = ((self.fillers.as_slice(), true), (self.quotes.as_slice(), false));
-        // Of the texts of a line the first is open whose words are not there yet.
+    /// The ways out, in the order in which they are to be tried.
+    pub fn exits(&self, need: Need, progress: &Progress) -> impl Iterator<Item = &Exit> {
+        // Of the texts of a line the first is open whose decision is not there yet.
         let line = String::from_utf8_lossy(&progress.line);
         let there = |words: &[String]| words.iter().any(|words| line.contains(words.trim_end()));
-        let open = self.words.iter().find(|(words, _)| progress.place == Place::Labels && !there(words));
-        let words = (open.map_or(self.flag.as_slice(), |(_, exit)| std::slice::from_ref(exit)), true);
-        let exits = (self.exits.as_slice(), false);
-        // What ends a line must not stand in a quotation: it would be text there, and once more would contradict itself.
-        let count = |mark: char| line.matches(mark).count();
-        let quoted = match () {
-            () if self.line == 0 => 0..0,
-            () if count('"') % 2 == 1 => 0..1,
-            () if count('“') > count('”') => 1..2,
-            () => 0..0,
-        };
-        let quoted = (&self.quotes[quoted], false);
-        let quoting = !quoted.0.is_empty();
+        let labels = progress.place == Place::Labels;
+        let open = self.words.iter().find(|(words, _)| labels && !there(words));
+        let words = open.map(|(_, exit)| std::slice::from_ref(exit));
+        let exits = self.exits.as_slice();
         let groups = match need {
             Need::Nothing => vec![],
-            Need::Words if open.is_none() => vec![],
-            Need::Words if quoting => vec![quoted, words],
-            Need::Words if unsure => vec![quotes, words],
-            Need::Words => vec![words],
-            Need::Line if quoting => vec![quoted, exits, words, fillers],
-            Need::Line if progress.line.is_empty() && self.line > 0 => vec![(self.starts.as_slice(), false)],
-            Need::Line if unsure => vec![exits, quotes, words, fillers],
-            Need::Line => vec![exits, words, fillers, quotes],
+            Need::Words => vec![words.unwrap_or_default()],
+            Need::Line if progress.line.is_empty() && self.line > 0 => vec![self.starts.as_slice()],
+            Need::Line if labels => vec![exits, words.unwrap_or(&self.flag)],
+            Need::Line => vec![exits],
         };
-        groups.into_iter().flat_map(|(exits, fills)| exits.iter().map(move |exit| (exit, fills)))
+        groups.into_iter().flatten()
+    }
+
+    /// What may have to stand before a way out, in the order in which it is to be tried: nothing first.
+    pub fn bridges(&self) -> &[Vec<TokenId>] {
+        &self.bridges
     }
 
     /// The most tokens that the rest of an answer takes in its shortest form.
@@ -208,6 +198,12 @@ impl Closing {
     pub fn line(&self) -> usize {
         self.line
     }
+}
+
+/// Words where a text may not be empty, then the ends of what is open in it.
+fn bridges(ends: &[&str], tokens: &Tokens) -> Result<Vec<Vec<TokenId>>, GrammarError> {
+    let all = FILLERS.iter().flat_map(|filler| ends.iter().map(move |end| format!("{filler}{end}")));
+    all.map(|text| if text.is_empty() { Ok(Vec::new()) } else { Ok(tokens.encode(&text)?) }).collect()
 }
 
 fn encoded(exits: &[Vec<String>], tokens: &Tokens) -> Result<Vec<Exit>, GrammarError> {

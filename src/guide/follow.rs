@@ -25,8 +25,6 @@ pub struct Follower {
     left: usize,
     /// The way out that is being taken: the tokens still to come, for each alternative that is left.
     exit: Vec<Vec<TokenId>>,
-    /// The last way out may have been text only.
-    unsure: bool,
     /// The end token was taken.
     ended: bool,
 }
@@ -39,16 +37,7 @@ impl Follower {
         let thought = bounds.thought.as_deref();
         let thought =
             thought.map(|opening| Thought::new(opening, (bounds.max_tokens / of * share).min(most), &shared.tokens));
-        Self {
-            matcher,
-            shared,
-            thought,
-            progress,
-            left: bounds.max_tokens,
-            exit: Vec::new(),
-            unsure: false,
-            ended: false,
-        }
+        Self { matcher, shared, thought, progress, left: bounds.max_tokens, exit: Vec::new(), ended: false }
     }
 
     fn bytes(&self, token: TokenId) -> Vec<u8> {
@@ -77,16 +66,18 @@ impl Follower {
             return self.checked(());
         }
         let shared = Arc::clone(&self.shared);
-        for (exit, text) in shared.closing.exits(need, &self.progress, self.unsure) {
-            for tokens in exit {
-                let valid = self.matcher.validate_tokens(tokens).map_err(internal)? == tokens.len();
-                if valid && self.readable(tokens) == tokens.len() {
-                    self.exit.push(tokens.clone());
+        for exit in shared.closing.exits(need, &self.progress) {
+            for bridge in shared.closing.bridges() {
+                for tokens in exit {
+                    let tokens = [bridge.as_slice(), tokens].concat();
+                    let valid = self.matcher.validate_tokens(&tokens).map_err(internal)? == tokens.len();
+                    if valid && self.readable(&tokens) == tokens.len() {
+                        self.exit.push(tokens);
+                    }
                 }
-            }
-            if !self.exit.is_empty() {
-                self.unsure = text;
-                return Ok(());
+                if !self.exit.is_empty() {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -233,7 +224,6 @@ impl Guide for Follower {
 
     fn take(&mut self, token: TokenId) -> Result<(), GuideError> {
         self.left = self.left.saturating_sub(1);
-        self.unsure &= !self.exit.is_empty();
         self.exit.retain_mut(|tokens| {
             tokens.first() == Some(&token) && {
                 tokens.remove(0);
