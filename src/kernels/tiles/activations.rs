@@ -113,11 +113,9 @@ pub(super) fn quantise(x: &[f32], planes: &mut [Planes], about: &mut [About]) {
         // Adding 1.5 · 2^23 rounds to a whole number, which is then in the last bits.
         let rounded = x.map(|x| (x * factor + ROUND).to_bits() as i32 - ROUND.to_bits() as i32);
         let rounded = if factor == 0.0 { [0; RUN] } else { rounded };
-        for i in 0..RUN {
-            let high = (rounded[i] + 64) >> 7;
-            planes.high[i] = high as i8;
-            planes.low[i] = (rounded[i] - (high << 7)) as i8;
-        }
+        let high = rounded.map(|number| (number + 64) >> 7);
+        planes.high = high.map(|high| high as i8);
+        planes.low = std::array::from_fn(|i| (rounded[i] - (high[i] << 7)) as i8);
         let (first, second) = rounded.split_at(RUN / 2);
         let (first, second): (i32, i32) = (first.iter().sum(), second.iter().sum());
         let halves = [first as f32, second as f32];
