@@ -40,6 +40,9 @@ use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, Result, Storage, bail};
 
+/// Raised with every change after which kernels of the same name give other bits, so that a run is not continued with them.
+pub const GENERATION: u32 = 2;
+
 /// Which instructions the kernels use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {

@@ -40,7 +40,7 @@ impl Compute {
     pub fn name(&self) -> String {
         let device = device::name(&self.device);
         let kernels = match self.kernels {
-            Kernels::Own(level) => format!("{level} kernels"),
+            Kernels::Own(level) => format!("{level} kernels {}", kernels::GENERATION),
             Kernels::Candle => "candle".to_owned(),
         };
         let library = match () {
