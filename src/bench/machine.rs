@@ -175,5 +175,10 @@ pub fn forget_peak() -> bool {
 
 /// The most memory since the last [`forget_peak`] that worked, or since the start.
 pub fn peak(since: Since) -> Option<Peak> {
-    kilobytes("/proc/self/status", "VmHWM:").map(|bytes| Peak { bytes, since })
+    peak_memory().map(|bytes| Peak { bytes, since })
+}
+
+/// The most memory that this process ever had, where the system tells.
+pub fn peak_memory() -> Option<u64> {
+    kilobytes("/proc/self/status", "VmHWM:")
 }

@@ -22,7 +22,7 @@ mod warnings;
 mod workload;
 
 pub use compare::{Comparison, Difference, compare};
-pub use machine::Machine;
+pub use machine::{Machine, peak_memory};
 pub use measure::{Measuring, Options, measure};
 pub use plan::{Cell, PlanError, Sweep};
 pub use result::{Bench, CellResult, JudgeFacts, Judgement, Load, Peak, Plan, Since, Stage, WorkloadFacts};

@@ -1,6 +1,5 @@
 //! `capjudge generate`: a model's answer to a text, without a task.
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,6 +14,7 @@ use super::model::ModelFlags;
 use super::output::{print, printable_lines, say, stream};
 use super::progress::Waiting;
 use super::show::{self, ShowFlags, parts, told};
+use crate::bench::peak_memory;
 use crate::engine::{Generated, Generating, Generation, GenerationEnd, Prefix, Sampler, generate, top};
 use crate::judge::JudgeError;
 use crate::model::read::read_file;
@@ -237,11 +237,4 @@ fn report(
             "peak_memory_bytes": peak_memory(),
         },
     })
-}
-
-/// The most memory that this process ever had, where the system tells.
-fn peak_memory() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }

@@ -50,13 +50,14 @@ pub fn grammar(spec: &CountsSpec, format: &Format, limits: &Limits) -> Result<St
 /// What the lines of the list, and those with labels, must not be.
 pub fn excluded(spec: &CountsSpec, format: &Format) -> Result<[Excluded; 2], GrammarError> {
     let layout = Layout::of(spec).map_err(GrammarError::Layout)?;
-    let before = layout.item.fill(|slot| if slot == Slot::Number { "\0".to_owned() } else { String::new() });
+    let item = layout.item.fill(|slot| if slot == Slot::Number { "\0".to_owned() } else { String::new() });
+    let (before, after) = item.split_once('\0').unwrap_or((&item, ""));
     let strong = layout.holds_against_text(spec, format);
     let words = layout.reasoning.0.windows(2).find_map(|pair| match pair {
         [Part::Fixed(words), Part::Slot(Slot::Label)] => Some(words.as_str()),
         _ => None,
     });
-    Ok([free::items(spec, &before), free::reasoning(spec, strong, words.unwrap_or_default())])
+    Ok([free::items(spec, before, after), free::reasoning(spec, strong, words.unwrap_or_default())])
 }
 
 struct Writer<'a> {

@@ -3,8 +3,8 @@
 //! Invariant: an exclusion stands here for each way in which words of the judge could change what the reader finds
 //! elsewhere in the answer, and for nothing else. Where the reader cuts fine, these cut coarser, never finer.
 //!
-//! The exclusions are no part of the grammar: the engine would have to prove for each state of a complement that some
-//! text is left, which takes it seconds. They are expressions for whole lines, which `watch.rs` follows beside it.
+//! The exclusions are no part of the grammar: as complements they are beyond the engine's limit on expressions. They are
+//! expressions for whole lines, which `watch.rs` follows beside it.
 
 use super::lark::escaped;
 use crate::task::CountsSpec;
@@ -38,11 +38,9 @@ pub struct Excluded {
     pub lines: String,
 }
 
-/// What no line of the list of events may be.
-pub fn items(counts: &CountsSpec, before: &str) -> Excluded {
-    let number = format!("{}[0-9]+{}", escaped(before.split('\0').next().unwrap_or_default()), {
-        escaped(before.split('\0').nth(1).unwrap_or_default())
-    });
+/// What no line of the list of events may be; `before` and `after` stand around its number.
+pub fn items(counts: &CountsSpec, before: &str, after: &str) -> Excluded {
+    let number = format!("{}[0-9]+{}", escaped(before), escaped(after));
     let (beginnings, lines) = line_starts(counts);
     Excluded {
         beginnings: format!("{number}(?:{})|{}", beginnings.join("|"), closed_thought()),

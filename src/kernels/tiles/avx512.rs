@@ -37,8 +37,8 @@ fn some<F: Format, const R: usize>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut
     // SAFETY of all reads: runs and units are below what the slices were checked to hold.
     for unit in 0..units {
         let factors = unsafe { strip.factors.as_ptr().add(unit * F::FACTOR_BYTES) };
-        let (scales, mins) =
-            unsafe { (halves(factors), if F::MIN.is_some() { halves(factors.add(32)) } else { halves(factors) }) };
+        let scales = unsafe { halves(factors) };
+        let mins = if F::MIN.is_some() { unsafe { halves(factors.add(2 * STRIP)) } } else { scales };
         for index in 0..per_unit {
             let run = unit * per_unit + index;
             let quants = unsafe { strip.quants.as_ptr().add(run * F::QUANT_BYTES) };
