@@ -259,7 +259,7 @@ impl Verdict {
         events.listed = reading.listed_events;
         let outcome = match reading.values {
             Err(unscored) => Outcome::Unscored(unscored),
-            Ok(Values::Counts(counts)) => match check_against_record(task, record, &counts) {
+            Ok(Values::Counts(counts)) => match check_against_record(task, record, &counts, events.listed) {
                 Err(detail) => {
                     Outcome::Unscored(Unscored { reason: Reason::Contradictory, detail, span: reading.span })
                 }
@@ -341,10 +341,18 @@ fn caption_type<'a>(task: &'a Task, record: &'a Record) -> Option<&'a str> {
     Some(known.unwrap_or(given))
 }
 
-/// What the answer alone cannot know: counts that the record makes impossible.
-fn check_against_record(task: &Task, record: &Record, counts: &BTreeMap<String, u32>) -> Result<(), String> {
+/// What the answer alone cannot know: counts that the record makes impossible, and a list without any of its events.
+fn check_against_record(
+    task: &Task,
+    record: &Record,
+    counts: &BTreeMap<String, u32>,
+    listed: Option<u32>,
+) -> Result<(), String> {
     let AnswerSpec::Counts(spec) = &task.spec.answer else { return Ok(()) };
     let (events, inserted) = (record.events.len(), usize::from(record.inserted_index.is_some()));
+    if spec.lists_record_events() && listed == Some(0) && events > 0 {
+        return Err(format!("the answer lists no event, but the record has {events} ground-truth events"));
+    }
     for count in &spec.counts {
         let (name, value) = (&count.name, counts.get(&count.name).copied().unwrap_or(0));
         for bound in &count.at_most {

@@ -170,6 +170,7 @@ fn check_walk(task: &Task, tokenizer: &Tokenizer, name: &str, answer: &[TokenId]
             assert!(labelled.is_ok(), "{name}: every listed event has a label: {labelled:?}\n{text}");
             match task.name.as_str() {
                 "omission" => {
+                    assert!(listed > 0, "the record has events: {text}");
                     assert!(counts["TOTAL_OMISSION_COUNT"] <= listed.min(events), "{text}");
                     assert!(
                         counts["INSERTED_OMISSION_COUNT"] <= counts["TOTAL_OMISSION_COUNT"].min(inserted),

@@ -97,6 +97,33 @@ fn verdicts_are_the_same_bytes_at_any_batch() {
 }
 
 #[test]
+fn with_a_guide_every_answer_is_scored_and_the_same_at_any_batch() {
+    let workspace = Workspace::new();
+    // Random weights that list events in some answers and none in others.
+    workspace.run("models synth tiny --out model --seed 1").exits(0);
+    let records: Vec<&str> = include_str!("../docs/example/captions.jsonl").lines().skip(4).take(4).collect();
+    workspace.write("data.jsonl", &records.join("\n"));
+    let mut listed = 0;
+    for task in ["hallucination", "omission"] {
+        let run = |flags: &str, out: &str| {
+            let command = format!("run --task {task} --data data.jsonl --judge model --out {out} -q");
+            workspace.run(&format!("{command} --temperature 1 --seed 3 --max-tokens 900 {flags}")).exits(0);
+            workspace.read(&format!("{out}/verdicts.jsonl"))
+        };
+        // Guided is what a small model is, unless somebody says otherwise.
+        let expected = run("--batch 1 --no-speculation", &format!("{task}-1"));
+        assert_eq!(run("--guided --batch 8", &format!("{task}-8")), expected);
+        for line in expected.lines() {
+            let verdict: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(verdict["outcome"]["status"], "scored", "{verdict}");
+            assert!(verdict["outcome"]["labelled"].is_object(), "{verdict}");
+            listed += verdict["events"]["listed"].as_u64().unwrap();
+        }
+    }
+    assert!(listed > 4, "only {listed} events were listed");
+}
+
+#[test]
 fn a_batch_that_is_killed_ends_with_the_same_bytes_at_another_batch() {
     let workspace = workspace();
     let records: Vec<Value> = (0..40)

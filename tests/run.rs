@@ -394,18 +394,24 @@ fn judge_prints_one_verdict_from_flags() {
 #[test]
 fn a_count_that_the_record_makes_impossible_is_unscored() {
     let workspace = Workspace::new();
-    workspace.write_lines("data.jsonl", &[record("inserted", "s", "c"), record("many", "s", "c")]);
+    let ids = ["inserted", "many", "unlisted"];
+    workspace.write_lines("data.jsonl", &ids.map(|id| record(id, "s", "c")));
     let metrics = |total: u32, inserted: u32| {
         format!("FINAL METRICS:\n- TOTAL_OMISSION_COUNT: {total}\n- INSERTED_OMISSION_COUNT: {inserted}\n")
     };
     workspace.write_lines(
         "answers.jsonl",
-        &[json!({"id": "inserted", "answer": metrics(1, 1)}), json!({"id": "many", "answer": metrics(3, 0)})],
+        &[
+            json!({"id": "inserted", "answer": metrics(1, 1)}),
+            json!({"id": "many", "answer": metrics(3, 0)}),
+            // Nothing was looked at, so nothing is missing: no perfect caption.
+            json!({"id": "unlisted", "answer": format!("GROUND_TRUTH_EVENTS:\nNone\n\n{}", metrics(0, 0))}),
+        ],
     );
     workspace.run(&RUN.replace("hallucination", "omission")).exits(3);
     let reasons: Vec<Value> =
         workspace.lines("out/verdicts.jsonl").iter().map(|v| v["outcome"]["reason"].clone()).collect();
-    assert_eq!(reasons, ["contradictory", "contradictory"]);
+    assert_eq!(reasons, ["contradictory"; 3]);
 }
 
 #[test]

@@ -21,6 +21,8 @@ const HIGHEST_COUNT: u32 = 99;
 pub struct Limits {
     /// The most events that may be listed.
     events: u32,
+    /// Whether at least one must be: the list is of the record's own events, and it has some.
+    some: bool,
     /// What the record says each count cannot exceed.
     counts: Vec<Option<u32>>,
 }
@@ -33,8 +35,9 @@ impl Limits {
             "inserted_events" => bounds.inserted,
             _ => None,
         };
+        let some = counts.lists_record_events() && bounds.events.is_some_and(|events| events > 0);
         let counts = counts.counts.iter().map(|count| count.at_most.iter().filter_map(of_record).min()).collect();
-        Self { events: MOST_EVENTS.max(bounds.events.unwrap_or_default()), counts }
+        Self { events: MOST_EVENTS.max(bounds.events.unwrap_or_default()), some, counts }
     }
 }
 
@@ -83,7 +86,8 @@ impl Writer<'_> {
         self.lark.define("gap", r#""\n" "\n"?"#);
         match (&lists, &labels) {
             (Some(heading), _) => {
-                self.lark.define("answer", &format!("{heading} EOL (item_1 next_1 | \"None\" \".\"? gap tail_0)"));
+                let none = if self.limits.some { "" } else { r#" | "None" "."? gap tail_0"# };
+                self.lark.define("answer", &format!("{heading} EOL (item_1 next_1{none})"));
                 self.write_items(most);
             }
             (None, Some(_)) => {

@@ -228,6 +228,14 @@ pub struct CountSpec {
     pub at_most: Vec<String>,
 }
 
+impl CountsSpec {
+    /// Whether answers list the record's own events: a count of listed events is also bounded by how many it has.
+    pub fn lists_record_events(&self) -> bool {
+        let bounded = |count: &CountSpec, by: &str| count.at_most.iter().any(|bound| bound == by);
+        self.counts.iter().any(|count| bounded(count, "listed_events") && bounded(count, "record_events"))
+    }
+}
+
 /// A part of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
