@@ -3,7 +3,7 @@
 //! One row is what generating a token does, 8 rows what a batch does, 128 rows what reading a prompt does.
 
 use candle_core::quantized::GgmlDType;
-use capjudge::kernels::{Level, Matrix, Weights, block_bytes, matmul};
+use capjudge::kernels::{Level, Matrix, Precision, Weights, block_bytes, matmul};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
@@ -41,5 +41,5 @@ fn product<const ROWS: usize>(bencher: Bencher, dtype: GgmlDType) {
     let mut out = vec![0.0; ROWS * OUTPUTS];
     bencher
         .counter(ItemsCount::new(ROWS * COLUMNS * OUTPUTS))
-        .bench_local(|| matmul(Level::detect(), black_box(&x), &matrix, black_box(&mut out)));
+        .bench_local(|| matmul(Level::detect(), Precision::Fine, black_box(&x), &matrix, black_box(&mut out)));
 }

@@ -2,7 +2,7 @@
 
 use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Tensor};
-use capjudge::kernels::{Level, Matrix};
+use capjudge::kernels::{Level, Matrix, Precision};
 use capjudge::model::device::{DeviceChoice, open};
 use capjudge::model::linear::{Compute, Kernels, Linear};
 use serde_json::Value;
@@ -89,9 +89,11 @@ fn a_run_goes_on_with_the_same_arithmetic_however_it_is_asked_for() {
     assert_eq!(name(DeviceChoice::Cpu), Compute::cpu().name());
     let others = [Kernels::Candle, Kernels::Own(Level::Portable), Kernels::Own(Level::detect())];
     let mut names: Vec<String> =
-        others.map(|kernels| Compute { device: Device::Cpu, kernels }.name()).into_iter().collect();
+        others.map(|kernels| Compute { kernels, ..Compute::cpu() }.name()).into_iter().collect();
     names.dedup();
     assert_eq!(names.len(), if Level::detect() == Level::Portable { 2 } else { 3 }, "{names:?}");
+    let coarse = Compute { precision: Precision::Coarse, ..Compute::cpu() };
+    assert!(!names.contains(&coarse.name()), "other bits under the same name");
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn candles_products_agree_with_the_own_kernels_whatever_the_parts_are() {
     let inputs: Vec<f32> = (0..5 * 64).map(|i| number(i + 7)).collect();
     let inputs = Tensor::from_vec(inputs, (5, 64), &Device::Cpu).unwrap().narrow(0, 2, 3).unwrap();
     let product = |kernels| {
-        let compute = Compute { device: Device::Cpu, kernels };
+        let compute = Compute { kernels, ..Compute::cpu() };
         Linear::new(parts(), None, &compute).unwrap().forward(&inputs).unwrap().to_vec2::<f32>().unwrap()
     };
     let (own, candle) = (product(Kernels::Own(Level::detect())), product(Kernels::Candle));

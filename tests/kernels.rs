@@ -5,8 +5,8 @@ use std::path::Path;
 use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Tensor};
 use capjudge::kernels::{
-    AddOp, Attention, KeyValues, LayerNormOp, Level, Matrix, Reach, RmsNormOp, RopeOp, Weights, attention, block_bytes,
-    matmul,
+    AddOp, Attention, KeyValues, LayerNormOp, Level, Matrix, Precision, Reach, RmsNormOp, RopeOp, Weights, attention,
+    block_bytes, matmul,
 };
 use capjudge::model::gguf::GgufFile;
 use half::f16;
@@ -52,6 +52,16 @@ fn levels() -> Vec<Level> {
     Level::all()
 }
 
+/// A level of kernels, and how finely activations are told apart.
+type Way = (Level, Precision);
+
+fn ways() -> Vec<Way> {
+    levels()
+        .into_iter()
+        .flat_map(|level| [Precision::Fine, Precision::Coarse].map(|precision| (level, precision)))
+        .collect()
+}
+
 /// A matrix whose blocks have the bytes that `byte` gives, and scales that are numbers.
 fn blocks(dtype: GgmlDType, rows: usize, columns: usize, random: &mut Random, byte: fn(&mut Random) -> u8) -> Matrix {
     let halves = TYPES.iter().find(|(other, _)| *other == dtype).unwrap().1;
@@ -90,11 +100,11 @@ fn widths(dtype: GgmlDType) -> &'static [usize] {
     }
 }
 
-fn product(level: Level, x: &[f32], parts: &[Matrix]) -> Vec<f32> {
+fn product((level, precision): Way, x: &[f32], parts: &[Matrix]) -> Vec<f32> {
     let outputs: usize = parts.iter().map(Matrix::rows).sum();
     let mut out = vec![f32::NAN; x.len() / parts[0].columns() * outputs];
     let parts: Vec<Weights> = parts.iter().map(|part| Weights::new(level, part.clone()).unwrap()).collect();
-    matmul(level, x, &parts, &mut out);
+    matmul(level, precision, x, &parts, &mut out);
     out
 }
 
@@ -103,11 +113,12 @@ fn bits(floats: &[f32]) -> Vec<u32> {
 }
 
 /// Compares products with those of 64-bit floats. An activation may be off by half a step of its group of 256, which
-/// has 8127 steps up to its largest number; besides that there is rounding.
+/// has 8127 steps up to its largest number, or 127; besides that there is rounding.
 #[track_caller]
-fn check(level: Level, x: &[f32], matrix: &Matrix) {
+fn check(way: Way, x: &[f32], matrix: &Matrix) {
     let columns = matrix.columns();
-    let out = product(level, x, std::slice::from_ref(matrix));
+    let out = product(way, x, std::slice::from_ref(matrix));
+    let steps = if way.1 == Precision::Fine { 8127.0 } else { 127.0 };
     let mut weights = vec![0.0; columns];
     for column in 0..matrix.rows() {
         matrix.dequantise(column, &mut weights);
@@ -116,13 +127,13 @@ fn check(level: Level, x: &[f32], matrix: &Matrix) {
             let exact: f64 = x.iter().zip(&weights).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
             let groups = x.chunks(256).zip(weights.chunks(256)).map(|(x, weights)| {
                 let highest = x.iter().fold(0.0f32, |highest, x| x.abs().max(highest));
-                let steps = if matrix.dtype().block_size() == 1 { 0.0 } else { 0.5 / 8127.0 };
-                highest * weights.iter().map(|weight| weight.abs() * steps + largest * 1e-6).sum::<f32>()
+                let step = if matrix.dtype().block_size() == 1 { 0.0 } else { 0.5 / steps };
+                highest * weights.iter().map(|weight| weight.abs() * step + largest * 1e-6).sum::<f32>()
             });
             let allowed: f32 = groups.sum();
             let got = out[row * matrix.rows() + column];
             let off = (f64::from(got) - exact).abs();
-            assert!(off <= f64::from(allowed), "{:?} {level} {columns}: {got}, not {exact}", matrix.dtype());
+            assert!(off <= f64::from(allowed), "{:?} {way:?} {columns}: {got}, not {exact}", matrix.dtype());
         }
     }
 }
@@ -153,7 +164,7 @@ fn products_are_those_of_plain_arithmetic() {
                 let x = random.activations(rows * columns);
                 for byte in [any, extreme] {
                     let matrix = blocks(dtype, outputs, *columns, &mut random, byte);
-                    levels().into_iter().for_each(|level| check(level, &x, &matrix));
+                    ways().into_iter().for_each(|way| check(way, &x, &matrix));
                 }
             }
         }
@@ -174,8 +185,8 @@ fn the_largest_sums_do_not_overflow() {
             }
             let matrix = Matrix::new(dtype, 1, 512, bytes.into()).unwrap();
             for x in [1.0, -1.0] {
-                levels().into_iter().for_each(|level| check(level, &[x; 3 * 512], &matrix));
-                levels().into_iter().for_each(|level| check(level, &[x; 512], &matrix));
+                ways().into_iter().for_each(|way| check(way, &[x; 3 * 512], &matrix));
+                ways().into_iter().for_each(|way| check(way, &[x; 512], &matrix));
             }
         }
     }
@@ -188,11 +199,11 @@ fn a_row_gives_the_same_bits_alone_and_among_others() {
         for columns in widths(dtype) {
             let parts = [41, 6].map(|outputs| blocks(dtype, outputs, *columns, &mut random, any));
             let x = random.activations(11 * columns);
-            for level in levels() {
-                let alone: Vec<f32> = x.chunks_exact(*columns).flat_map(|x| product(level, x, &parts)).collect();
+            for way in ways() {
+                let alone: Vec<f32> = x.chunks_exact(*columns).flat_map(|x| product(way, x, &parts)).collect();
                 for rows in [2, 3, 4, 5, 8, 11] {
-                    let together: Vec<f32> = x.chunks(rows * columns).flat_map(|x| product(level, x, &parts)).collect();
-                    assert_eq!(bits(&alone), bits(&together), "{dtype:?} {level} {columns}, {rows} rows");
+                    let together: Vec<f32> = x.chunks(rows * columns).flat_map(|x| product(way, x, &parts)).collect();
+                    assert_eq!(bits(&alone), bits(&together), "{dtype:?} {way:?} {columns}, {rows} rows");
                 }
             }
         }
@@ -206,10 +217,10 @@ fn all_levels_give_the_same_to_rounding() {
         for (columns, rows) in widths(dtype).iter().flat_map(|columns| [(*columns, 1), (*columns, 6)]) {
             let matrix = [blocks(dtype, 10, columns, &mut random, any)];
             let x = random.activations(rows * columns);
-            let expected = product(Level::Portable, &x, &matrix);
+            let expected = product((Level::Portable, Precision::Fine), &x, &matrix);
             let largest = expected.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
             for level in levels() {
-                for (got, expected) in product(level, &x, &matrix).iter().zip(&expected) {
+                for (got, expected) in product((level, Precision::Fine), &x, &matrix).iter().zip(&expected) {
                     assert!((got - expected).abs() <= largest * 1e-5, "{dtype:?} {level}: {got}, not {expected}");
                 }
             }
@@ -224,13 +235,13 @@ fn parts_of_several_types_stand_side_by_side() {
     let parts = types.map(|dtype| blocks(dtype, 9, 512, &mut random, any));
     for rows in [1, 6] {
         let x = random.activations(rows * 512);
-        for level in levels() {
-            let all = product(level, &x, &parts);
+        for way in ways() {
+            let all = product(way, &x, &parts);
             for (index, part) in parts.iter().enumerate() {
-                let alone = product(level, &x, std::slice::from_ref(part));
+                let alone = product(way, &x, std::slice::from_ref(part));
                 for row in 0..rows {
                     let here = &all[row * 45 + index * 9..][..9];
-                    assert_eq!(bits(here), bits(&alone[row * 9..][..9]), "{level}, part {index}");
+                    assert_eq!(bits(here), bits(&alone[row * 9..][..9]), "{way:?}, part {index}");
                 }
             }
         }
@@ -244,15 +255,15 @@ fn activations_that_are_no_numbers_are_noticed() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut x = random.activations(5 * 512);
         x[2 * 512 + 300] = bad;
-        for level in levels() {
-            let out = product(level, &x, std::slice::from_ref(&matrix));
+        for way in ways() {
+            let out = product(way, &x, std::slice::from_ref(&matrix));
             for (row, out) in out.chunks_exact(3).enumerate() {
-                assert!(out.iter().all(|out| out.is_nan() == (row == 2)), "{level}: {bad} in row 2, {out:?} in {row}");
+                assert!(out.iter().all(|out| out.is_nan() == (row == 2)), "{way:?}: {bad} in row 2, {out:?} in {row}");
             }
         }
     }
     let nothing = [0.0, 1e-38, -1e-45].map(|x| [x; 512]).concat();
-    assert!(product(Level::detect(), &nothing, &[matrix]).iter().all(|out| *out == 0.0));
+    assert!(product((Level::detect(), Precision::Fine), &nothing, &[matrix]).iter().all(|out| *out == 0.0));
 }
 
 /// Keys and values of a sequence, `[position, head, number]`.
@@ -420,13 +431,10 @@ fn quantised_products_are_the_same_bits_in_every_level() {
             for byte in [any, extreme] {
                 let matrix = [blocks(dtype, 35, columns, &mut random, byte)];
                 let x = random.activations(rows * columns);
-                let expected = product(Level::Portable, &x, &matrix);
-                for level in levels() {
-                    assert_eq!(
-                        bits(&product(level, &x, &matrix)),
-                        bits(&expected),
-                        "{dtype:?} {level} {columns}, {rows}"
-                    );
+                let expected = |precision| bits(&product((Level::Portable, precision), &x, &matrix));
+                for way in ways() {
+                    let got = bits(&product(way, &x, &matrix));
+                    assert_eq!(got, expected(way.1), "{dtype:?} {way:?} {columns}, {rows}");
                 }
             }
         }

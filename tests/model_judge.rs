@@ -200,6 +200,8 @@ fn a_judge_that_changed_is_refused_by_name() {
         .exits(2)
         .says("setting of the judge (quant): it was as stored, it is now q8_0");
     run(&workspace, "--temperature 0.5", "first").exits(2).says("(temperature): it was 0, it is now 0.5");
+    run(&workspace, "--activations 8", "first").exits(2).says("8-bit activations");
+    run(&workspace, "--activations 9", "first").exits(2).says("there are 14 and 8");
     let path = workspace.path("model/model.safetensors");
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 1;

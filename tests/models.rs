@@ -62,11 +62,11 @@ pub fn engine(name: &str) -> Engine {
 }
 
 pub fn candle() -> Compute {
-    Compute { device: Device::Cpu, kernels: Kernels::Candle }
+    Compute::candle(Device::Cpu)
 }
 
 fn portable() -> Compute {
-    Compute { device: Device::Cpu, kernels: Kernels::Own(Level::Portable) }
+    Compute { kernels: Kernels::Own(Level::Portable), ..Compute::cpu() }
 }
 
 pub fn step(engine: &Engine, sequence: &mut Sequence, tokens: &[u32], logits: Rows) -> Logits {

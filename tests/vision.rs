@@ -256,7 +256,7 @@ fn the_way_of_other_devices_sees_the_same() {
 
 #[test]
 fn portable_kernels_see_the_same() {
-    let portable = Compute { device: Device::Cpu, kernels: Kernels::Own(Level::Portable) };
+    let portable = Compute { kernels: Kernels::Own(Level::Portable), ..Compute::cpu() };
     for name in ["smolvlm_b", "qwen2_5_vl_b", "qwen3_vl_b"] {
         agrees(name, "portable kernels", &open(name, portable.clone(), Quant::default()));
     }

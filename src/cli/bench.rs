@@ -10,13 +10,14 @@ use clap::{Args as ClapArgs, Subcommand};
 use super::End;
 use super::exit::Usage;
 use super::interrupt::listen_for_interrupt;
+use super::model::{open_device, precision};
 use super::output::{say, write};
 use super::progress::Waiting;
 use crate::bench::report::{BenchFormat, render, render_comparison};
 use crate::bench::{Bench, BenchError, Measuring, Options, Pictures, Sweep, Workload, compare, measure};
 use crate::judge;
-use crate::kernels::threads;
-use crate::model::device::{self, DeviceChoice};
+use crate::kernels::{Precision, threads};
+use crate::model::device::DeviceChoice;
 use crate::model::load::sees;
 use crate::model::quantise::by_name;
 use crate::model::weights::Quant;
@@ -128,6 +129,9 @@ struct Measure {
     /// Where the model computes: auto, cpu, cuda, cuda:N or metal
     #[arg(long, value_name = "DEVICE", help_heading = "Model")]
     device: Option<DeviceChoice>,
+    /// Bits of activations where weights are quantised: 14 or 8 (CPU)
+    #[arg(long, value_name = "BITS", value_parser = precision, help_heading = "Model")]
+    activations: Option<Precision>,
     /// Quantise the vision tower too
     #[arg(long, value_name = "TYPE", help_heading = "Model")]
     quant_tower: Option<String>,
@@ -263,10 +267,7 @@ impl Measure {
             head: quant("--quant-head", &self.quant_head)?,
             tower: quant("--quant-tower", &self.quant_tower)?,
         };
-        let (compute, remark) = device::open(self.device.unwrap_or_default())?;
-        if let Some(remark) = remark {
-            say(&remark);
-        }
+        let compute = open_device(self.device, self.activations)?;
         Ok(LoadOptions { compute, quant, frame_pixels: self.frame_pixels, template: Template::Own })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, bail};
 
 use super::threads::share;
-use super::tiles::{self, Activations, STRIP};
+use super::tiles::{self, Activations, Precision, STRIP};
 use super::{Level, Matrix, Shared, TILE_COLUMNS, TILE_ROWS, Weights, portable};
 
 /// Weights that are multiplied with the same activations, as an operation of candle: the outputs stand side by side.
@@ -21,6 +21,8 @@ pub struct MatMul {
     pub bias: Option<Arc<[f32]>>,
     /// The kernels.
     pub level: Level,
+    /// How finely activations are told apart where weights are quantised.
+    pub precision: Precision,
 }
 
 impl CustomOp1 for MatMul {
@@ -38,7 +40,7 @@ impl CustomOp1 for MatMul {
         let outputs: usize = self.parts.iter().map(Weights::rows).sum();
         let rows = (end - start).checked_div(columns).unwrap_or(0);
         let mut out = vec![0.0; rows * outputs];
-        matmul(self.level, &data[start..end], &self.parts, &mut out);
+        matmul(self.level, self.precision, &data[start..end], &self.parts, &mut out);
         if let Some(bias) = &self.bias {
             out.chunks_exact_mut(outputs.max(1))
                 .for_each(|row| row.iter_mut().zip(&**bias).for_each(|(out, bias)| *out += bias));
@@ -56,7 +58,7 @@ const WIDE: usize = 8;
 const PANEL_BYTES: usize = 256 << 10;
 
 /// `x · weightsᵀ` for rows of activations `x`, the outputs of all `parts` side by side in each row of `out`.
-pub fn matmul(level: Level, x: &[f32], parts: &[Weights], out: &mut [f32]) {
+pub fn matmul(level: Level, precision: Precision, x: &[f32], parts: &[Weights], out: &mut [f32]) {
     let Some(columns) = parts.first().map(Weights::columns).filter(|columns| *columns > 0) else { return };
     let rows = x.len() / columns;
     let outputs: usize = parts.iter().map(Weights::rows).sum();
@@ -66,7 +68,7 @@ pub fn matmul(level: Level, x: &[f32], parts: &[Weights], out: &mut [f32]) {
     }
     INTEGERS.with_borrow_mut(|integers| {
         if parts.iter().any(|part| matches!(part, Weights::Tiles(_))) {
-            integers.quantise(level, x, columns);
+            integers.quantise(level, precision, x, columns);
         }
         let mut before = 0;
         for part in parts {

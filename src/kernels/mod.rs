@@ -33,6 +33,7 @@ pub use resample::{Resample, Taps};
 pub use rows::{AddOp, LayerNormOp, RmsNormOp, RopeOp};
 pub use spread::Scale;
 pub use threads::{set_threads, share, threads};
+pub use tiles::Precision;
 pub use weights::Weights;
 
 use std::fmt;

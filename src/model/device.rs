@@ -12,7 +12,7 @@ use std::str::FromStr;
 use candle_core::{DType, Device, Error, Tensor};
 
 use super::ModelError;
-use super::linear::{Compute, Kernels};
+use super::linear::Compute;
 
 /// A device by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,7 +83,7 @@ fn cuda(number: usize) -> Result<Compute, String> {
         return Err(missing("cuda"));
     }
     let device = Device::new_cuda(number).map_err(|error| closed(&error))?;
-    Ok(Compute { device, kernels: Kernels::Candle })
+    Ok(Compute::candle(device))
 }
 
 fn metal() -> Result<Compute, String> {
@@ -96,7 +96,7 @@ fn metal() -> Result<Compute, String> {
         return Err(closed(&Error::Msg("there is none".to_owned())));
     }
     let device = Device::new_metal(0).map_err(|error| closed(&error))?;
-    Ok(Compute { device, kernels: Kernels::Candle })
+    Ok(Compute::candle(device))
 }
 
 fn missing(feature: &str) -> String {

@@ -10,7 +10,7 @@ use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::rotary_emb::rope_thd;
 
 use super::device;
-use crate::kernels::{self, AddOp, Gate, GateOp, Level, MatMul, Matrix, RopeOp};
+use crate::kernels::{self, AddOp, Gate, GateOp, Level, MatMul, Matrix, Precision, RopeOp};
 
 /// Where and how tensors are computed.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct Compute {
     pub device: Device,
     /// Who does the arithmetic.
     pub kernels: Kernels,
+    /// How finely this crate's kernels tell activations apart where weights are quantised.
+    pub precision: Precision,
 }
 
 /// Who does the arithmetic.
@@ -33,14 +35,22 @@ pub enum Kernels {
 impl Compute {
     /// The CPU with this crate's kernels.
     pub fn cpu() -> Self {
-        Self { device: Device::Cpu, kernels: Kernels::Own(Level::detect()) }
+        Self { device: Device::Cpu, kernels: Kernels::Own(Level::detect()), precision: Precision::default() }
+    }
+
+    /// A device that only candle knows.
+    pub fn candle(device: Device) -> Self {
+        Self { device, kernels: Kernels::Candle, precision: Precision::default() }
     }
 
     /// What decides the last bits of a result, for a run's fingerprint.
     pub fn name(&self) -> String {
         let device = device::name(&self.device);
         let kernels = match self.kernels {
-            Kernels::Own(level) => format!("{level} kernels {}", kernels::GENERATION),
+            Kernels::Own(level) => {
+                let coarse = if self.precision == Precision::Coarse { ", 8-bit activations" } else { "" };
+                format!("{level} kernels {}{coarse}", kernels::GENERATION)
+            }
             Kernels::Candle => "candle".to_owned(),
         };
         let library = match () {
@@ -70,7 +80,12 @@ impl Linear {
             Kernels::Own(level) => {
                 let parts = parts.into_iter().map(|part| kernels::Weights::new(level, part));
                 let bias = bias.map(|bias| bias.to_vec1().map(Vec::into)).transpose()?;
-                Weights::Own(MatMul { parts: parts.collect::<io::Result<_>>()?, bias, level })
+                Weights::Own(MatMul {
+                    parts: parts.collect::<io::Result<_>>()?,
+                    bias,
+                    level,
+                    precision: compute.precision,
+                })
             }
             Kernels::Candle => {
                 let products = parts.iter().map(|part| Product::new(part, &compute.device));

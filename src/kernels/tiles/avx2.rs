@@ -2,11 +2,12 @@
 //! fours of activations and adds up by twos, in 16 bits.
 //!
 //! Invariant: no sum of 16 bits overflows. A product of two is at most `2 · (2^bits - 1) · 64`, so eight of them fit for
-//! weights of up to 5 bits, four for 6 bits, and one for 8 bits.
+//! weights of up to 5 bits, four for 6 bits, and one for 8 bits. With coarse activations it is at most `2 · (2^bits - 1) ·
+//! 127`: eight fit for 4 bits, four for 5, two for 6.
 
 use std::arch::x86_64::*;
 
-use super::activations::{self, About, Planes, Row};
+use super::activations::{self, About, Planes, Precision, Row};
 use super::formats::Format;
 use super::{LINE, QUADS, RUNS, STRIP, Strip};
 
@@ -18,18 +19,22 @@ const LANES: usize = 8;
 
 /// The products of a strip with as many rows as one of [`ROWS`].
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn products<F: Format>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut [[f32; STRIP]; super::ROWS]) {
+pub fn products<F: Format, const FINE: bool>(
+    strip: Strip<'_>,
+    rows: &[Row<'_>],
+    out: &mut [[f32; STRIP]; super::ROWS],
+) {
     for side in 0..STRIP / LANES {
         match rows.len() {
-            4 => some::<F, 4>(strip, side, rows, out),
-            2 => some::<F, 2>(strip, side, rows, out),
-            _ => some::<F, 1>(strip, side, rows, out),
+            4 => some::<F, FINE, 4>(strip, side, rows, out),
+            2 => some::<F, FINE, 2>(strip, side, rows, out),
+            _ => some::<F, FINE, 1>(strip, side, rows, out),
         }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn some<F: Format, const R: usize>(
+fn some<F: Format, const FINE: bool, const R: usize>(
     strip: Strip<'_>,
     side: usize,
     rows: &[Row<'_>],
@@ -80,7 +85,10 @@ fn some<F: Format, const R: usize>(
                         false => (about.sum, about.total),
                     };
                     let quads = part * QUADS / parts..(part + 1) * QUADS / parts;
-                    let found = unsafe { dot::<F>(&weights, planes, quads) };
+                    let found = match FINE {
+                        true => unsafe { dot::<F>(&weights, planes, quads) },
+                        false => unsafe { coarse_dot::<F>(&weights, planes, quads) },
+                    };
                     let found = _mm256_mul_ps(shifted::<F>(found, sum), scale);
                     sums[r] = _mm256_fmadd_ps(found, by[part], sums[r]);
                     if F::MIN.is_some() {
@@ -137,6 +145,50 @@ unsafe fn dot<F: Format>(weights: &[__m256i; QUADS], planes: *const i32, quads: 
     }
     let [high, low] = planes_found;
     _mm256_add_epi32(_mm256_slli_epi32::<7>(high), low)
+}
+
+/// The sums of some quads of a run of coarse activations. Products of two are twice as large as with a plane of fine ones,
+/// so fewer of them fit into 16 bits; weights of 8 bits go in two halves.
+///
+/// # Safety
+/// As for [`dot`].
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn coarse_dot<F: Format>(
+    weights: &[__m256i; QUADS],
+    planes: *const i32,
+    quads: std::ops::Range<usize>,
+) -> __m256i {
+    let (ones, nibble) = (_mm256_set1_epi16(1), _mm256_set1_epi8(15));
+    let mut sums = [_mm256_setzero_si256(); 2];
+    let mut narrow = [_mm256_setzero_si256(); 2];
+    let together = if F::BITS == 5 {
+        4
+    } else if F::BITS == 6 {
+        2
+    } else {
+        8
+    };
+    let end = quads.end;
+    for quad in quads {
+        // SAFETY: a plane has eight quads.
+        let x = _mm256_set1_epi32(unsafe { *planes.add(quad) });
+        if F::BITS == 8 {
+            let high = _mm256_and_si256(_mm256_srli_epi16::<4>(weights[quad]), nibble);
+            let low = _mm256_and_si256(weights[quad], nibble);
+            narrow[1] = _mm256_add_epi16(narrow[1], _mm256_maddubs_epi16(high, x));
+            narrow[0] = _mm256_add_epi16(narrow[0], _mm256_maddubs_epi16(low, x));
+        } else {
+            narrow[0] = _mm256_add_epi16(narrow[0], _mm256_maddubs_epi16(weights[quad], x));
+        }
+        if (quad + 1).is_multiple_of(together) || quad + 1 == end {
+            for (sum, narrow) in sums.iter_mut().zip(&mut narrow) {
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(*narrow, ones));
+                *narrow = _mm256_setzero_si256();
+            }
+        }
+    }
+    if F::BITS == 8 { _mm256_add_epi32(sums[0], _mm256_slli_epi32::<4>(sums[1])) } else { sums[0] }
 }
 
 /// A sum as floats, less what the offset of the weights adds to it.
@@ -219,8 +271,8 @@ unsafe fn unpack<F: Format>(at: *const u8) -> [__m256i; QUADS] {
 
 /// As [`activations::quantise`].
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn quantise(x: &[f32], planes: &mut [Planes], about: &mut [About]) {
-    activations::quantise(x, planes, about);
+pub fn quantise(precision: Precision, x: &[f32], planes: &mut [Planes], about: &mut [About]) {
+    activations::quantise(precision, x, planes, about);
 }
 
 /// As [`super::pack::pack`].

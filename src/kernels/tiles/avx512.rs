@@ -12,19 +12,27 @@ pub const ROWS: [usize; 6] = [8, 6, 4, 3, 2, 1];
 
 /// The products of a strip with as many rows as one of [`ROWS`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub fn products<F: Format>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut [[f32; STRIP]; super::ROWS]) {
+pub fn products<F: Format, const FINE: bool>(
+    strip: Strip<'_>,
+    rows: &[Row<'_>],
+    out: &mut [[f32; STRIP]; super::ROWS],
+) {
     match rows.len() {
-        8 => some::<F, 8>(strip, rows, out),
-        6 => some::<F, 6>(strip, rows, out),
-        4 => some::<F, 4>(strip, rows, out),
-        3 => some::<F, 3>(strip, rows, out),
-        2 => some::<F, 2>(strip, rows, out),
-        _ => some::<F, 1>(strip, rows, out),
+        8 => some::<F, FINE, 8>(strip, rows, out),
+        6 => some::<F, FINE, 6>(strip, rows, out),
+        4 => some::<F, FINE, 4>(strip, rows, out),
+        3 => some::<F, FINE, 3>(strip, rows, out),
+        2 => some::<F, FINE, 2>(strip, rows, out),
+        _ => some::<F, FINE, 1>(strip, rows, out),
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn some<F: Format, const R: usize>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut [[f32; STRIP]; super::ROWS]) {
+fn some<F: Format, const FINE: bool, const R: usize>(
+    strip: Strip<'_>,
+    rows: &[Row<'_>],
+    out: &mut [[f32; STRIP]; super::ROWS],
+) {
     let runs = rows[0].planes.len();
     assert!(rows.len() == R && rows.iter().all(|row| row.planes.len() == runs && row.about.len() == runs));
     let per_unit = if F::LARGE { RUNS } else { 1 };
@@ -61,7 +69,8 @@ fn some<F: Format, const R: usize>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut
                 let scale = _mm512_set1_ps(about.scale);
                 if F::HALVES {
                     for half in 0..2 {
-                        let found = unsafe { dot::<F>(&weights, planes, half * QUADS / 2..(half + 1) * QUADS / 2) };
+                        let quads = half * QUADS / 2..(half + 1) * QUADS / 2;
+                        let found = unsafe { dot::<FINE>(&weights, planes, quads) };
                         let found = _mm512_mul_ps(shifted::<F>(found, about.halves[half]), scale);
                         sums[r] = _mm512_fmadd_ps(found, by[half], sums[r]);
                         if F::MIN.is_some() {
@@ -69,7 +78,7 @@ fn some<F: Format, const R: usize>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut
                         }
                     }
                 } else {
-                    let found = unsafe { dot::<F>(&weights, planes, 0..QUADS) };
+                    let found = unsafe { dot::<FINE>(&weights, planes, 0..QUADS) };
                     let found = _mm512_mul_ps(shifted::<F>(found, about.sum), scale);
                     sums[r] = _mm512_fmadd_ps(found, by[0], sums[r]);
                     if F::MIN.is_some() {
@@ -85,21 +94,27 @@ fn some<F: Format, const R: usize>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut
     }
 }
 
-/// The sums of some quads of a run, both planes together.
+/// The sums of some quads of a run; of fine ones both planes together.
 ///
 /// # Safety
 /// The pointer is good for the 64 bytes of a run's planes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn dot<F: Format>(weights: &[__m512i; QUADS], planes: *const i32, quads: std::ops::Range<usize>) -> __m512i {
+unsafe fn dot<const FINE: bool>(
+    weights: &[__m512i; QUADS],
+    planes: *const i32,
+    quads: std::ops::Range<usize>,
+) -> __m512i {
     let (mut high, mut low) = (_mm512_setzero_si512(), _mm512_setzero_si512());
     for quad in quads {
         // SAFETY: both planes have eight quads.
         let (x_high, x_low) = unsafe { (*planes.add(quad), *planes.add(QUADS + quad)) };
         high = _mm512_dpbusd_epi32(high, weights[quad], _mm512_set1_epi32(x_high));
-        low = _mm512_dpbusd_epi32(low, weights[quad], _mm512_set1_epi32(x_low));
+        if FINE {
+            low = _mm512_dpbusd_epi32(low, weights[quad], _mm512_set1_epi32(x_low));
+        }
     }
-    _mm512_add_epi32(_mm512_slli_epi32::<7>(high), low)
+    if FINE { _mm512_add_epi32(_mm512_slli_epi32::<7>(high), low) } else { high }
 }
 
 /// A sum as floats, less what the offset of the weights adds to it.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Activations become whole numbers of 14 bits with a scale for each run, in two planes of signed bytes (`128 · high +
-//! low`): bytes are what the fastest instructions of every machine multiply. The sums of a run are exact, whatever adds
+//! low`): bytes are what the fastest instructions of every machine multiply. Coarse ones have 8 bits and one plane. The sums of a run are exact, whatever adds
 //! them up; then a few floats meet in one fixed order:
 //!
 //! ```text
@@ -29,7 +29,7 @@ mod formats;
 mod pack;
 mod portable;
 
-pub use activations::Activations;
+pub use activations::{Activations, Precision};
 pub use pack::Tiles;
 
 use std::ops::Range;
@@ -114,6 +114,10 @@ fn multiply_format<F: Format>(
 ) {
     assert_eq!(x.runs(), tiles.runs(), "activations of another width");
     // A few rows stay in the first cache while the strips pass by.
+    let products = match x.precision() {
+        Precision::Fine => products::<F, true>,
+        Precision::Coarse => products::<F, false>,
+    };
     let mut first = 0;
     while first < x.rows() {
         let left = x.rows() - first;
@@ -121,7 +125,7 @@ fn multiply_format<F: Format>(
         let rows: [Row<'_>; ROWS] = std::array::from_fn(|row| x.row(first + row.min(count - 1)));
         let mut sums = [[0.0; STRIP]; ROWS];
         for index in strips.clone() {
-            products::<F>(level, tiles.strip(index), &rows[..count], &mut sums);
+            products(level, tiles.strip(index), &rows[..count], &mut sums);
             let outputs = STRIP.min(tiles.outputs() - index * STRIP);
             for (row, sums) in sums[..count].iter().enumerate() {
                 put(first + row, index * STRIP, &sums[..outputs]);
@@ -146,14 +150,19 @@ impl Level {
 }
 
 /// The products of a strip with some rows.
-fn products<F: Format>(level: Level, strip: Strip<'_>, rows: &[Row<'_>], out: &mut [[f32; STRIP]; ROWS]) {
+fn products<F: Format, const FINE: bool>(
+    level: Level,
+    strip: Strip<'_>,
+    rows: &[Row<'_>],
+    out: &mut [[f32; STRIP]; ROWS],
+) {
     match level {
-        Level::Portable => portable::products::<F>(strip, rows, out),
+        Level::Portable => portable::products::<F, FINE>(strip, rows, out),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level says that the machine has the instructions.
-        Level::Avx2 => unsafe { avx2::products::<F>(strip, rows, out) },
+        Level::Avx2 => unsafe { avx2::products::<F, FINE>(strip, rows, out) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Level::Avx512 => unsafe { avx512::products::<F>(strip, rows, out) },
+        Level::Avx512 => unsafe { avx512::products::<F, FINE>(strip, rows, out) },
     }
 }

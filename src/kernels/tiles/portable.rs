@@ -6,13 +6,16 @@ use super::formats::{Format, half};
 use super::{LINE, QUAD, QUADS, ROWS, RUN, RUNS, STRIP, Strip};
 
 /// The products of a strip with some rows.
-pub fn products<F: Format>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut [[f32; STRIP]; ROWS]) {
+pub fn products<F: Format, const FINE: bool>(strip: Strip<'_>, rows: &[Row<'_>], out: &mut [[f32; STRIP]; ROWS]) {
     for (row, out) in rows.iter().zip(out) {
         *out = [0.0; STRIP];
         for (run, (planes, about)) in row.planes.iter().zip(row.about).enumerate() {
             let quants = &strip.quants[run * F::QUANT_BYTES..][..F::QUANT_BYTES];
             let factors = factors::<F>(strip.factors, run);
-            let x: [i32; RUN] = std::array::from_fn(|i| 128 * i32::from(planes.high[i]) + i32::from(planes.low[i]));
+            let x: [i32; RUN] = std::array::from_fn(|i| match FINE {
+                true => 128 * i32::from(planes.high[i]) + i32::from(planes.low[i]),
+                false => i32::from(planes.high[i]),
+            });
             // The parts that have scales of their own: the run, or its halves.
             let parts: &[(std::ops::Range<usize>, f32, f32)] = if F::HALVES {
                 &[(0..RUN / 2, about.halves[0], about.totals[0]), (RUN / 2..RUN, about.halves[1], about.totals[1])]
