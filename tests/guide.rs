@@ -280,7 +280,7 @@ fn an_answer_is_closed_before_its_tokens_run_out() {
             }
         }
     }
-    assert!(closed * 20 >= all * 19, "{closed} of {all} answers were closed");
+    assert!(closed * 100 >= all * 99, "{closed} of {all} answers were closed");
 }
 
 #[test]
@@ -343,6 +343,34 @@ fn a_weak_judge_cannot_go_on_for_ever() {
     assert!(text.lines().all(|line| line.chars().count() < 3 * LONGEST_ITEM), "{text}");
     let reading = read(&task("hallucination"), &text, CountFrom::Stated);
     assert!(reading.values.is_ok(), "{:?}: {text}", reading.values);
+}
+
+#[test]
+fn an_event_that_is_too_long_ends_its_line_and_not_the_list() {
+    for (name, tokenizer) in TOKENIZERS.iter() {
+        let grammar = Grammar::new(&task("omission"), tokenizer).unwrap();
+        // Also where tokens run out: which events there are is not for the guide to decide.
+        for max_tokens in [PLENTY, 250] {
+            let mut guide = grammar.guide(&Bounds { max_tokens, ..bounds(4, 0) }).unwrap();
+            let start = format!("GROUND_TRUTH_EVENTS:\n1. {}", "A woman walks slowly through the market ".repeat(5));
+            let mut text = String::new();
+            for token in continued(tokenizer, &start) {
+                if guide.allowed(&[token]).unwrap() == 0 {
+                    break;
+                }
+                guide.take(token).unwrap();
+                text.push_str(&text_of(tokenizer, &[token]));
+            }
+            assert!(text.len() > LONGEST_ITEM && text.len() < start.len(), "{name}: {text}");
+            let end = guide.forced().unwrap();
+            assert_eq!(text_of(tokenizer, &end), "\n", "{name}");
+            end.iter().for_each(|token| guide.take(*token).unwrap());
+            for next in ["2. A dog barks", "\nCRITERIA_REVIEW:", "CRITERIA_REVIEW:"] {
+                let tokens = continued(tokenizer, next);
+                assert!(guide.allowed(&tokens).unwrap() > 0, "{name}: {next:?} is the judge's choice");
+            }
+        }
+    }
 }
 
 #[test]

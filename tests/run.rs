@@ -408,6 +408,7 @@ fn a_count_that_the_record_makes_impossible_is_unscored() {
             json!({"id": "unlisted", "answer": format!("GROUND_TRUTH_EVENTS:\nNone\n\n{}", metrics(0, 0))}),
         ],
     );
+    workspace.run(&format!("{RUN} --no-reason")).exits(2).says("--no-reason is for tasks with a score");
     workspace.run(&RUN.replace("hallucination", "omission")).exits(3);
     let reasons: Vec<Value> =
         workspace.lines("out/verdicts.jsonl").iter().map(|v| v["outcome"]["reason"].clone()).collect();

@@ -12,7 +12,7 @@ use super::End;
 use super::exit::Usage;
 use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
-use super::model::{GuideFlags, ModelFlags, PaceFlags, open_judge};
+use super::model::{GuideFlags, ModelFlags, PaceFlags, check_no_reason, open_judge};
 use super::output::{print, printable_lines};
 use super::progress::Waiting;
 use crate::answer::CountFrom;
@@ -102,6 +102,7 @@ impl Args {
     pub fn run(self) -> Result<End> {
         let catalog = Catalog::load(self.prompts.as_deref())?;
         let task = catalog.get(&self.task)?;
+        check_no_reason(self.no_reason, task)?;
         let mut judge = open_judge(&self.judge, &self.model, &self.guide, &PaceFlags::default(), self.json)?;
         judge.check(task)?;
         let record = self.record()?;

@@ -16,6 +16,7 @@ use crate::model::linear::{Compute, Kernels};
 use crate::model::quantise::{TYPES, by_name};
 use crate::model::weights::Quant;
 use crate::model::{LoadOptions, Template};
+use crate::task::{AnswerSpec, Task};
 
 /// How a model is loaded, and how it chooses its words.
 #[derive(Debug, ClapArgs)]
@@ -218,6 +219,17 @@ pub fn precision(bits: &str) -> Result<Precision, String> {
         "14" => Ok(Precision::Fine),
         "8" => Ok(Precision::Coarse),
         _ => Err("there are 14 and 8".to_owned()),
+    }
+}
+
+/// An error if an answer of the task has no score to end with.
+pub fn check_no_reason(given: bool, task: &Task) -> Result<()> {
+    match &task.spec.answer {
+        AnswerSpec::Counts(_) if given => {
+            let what = format!("--no-reason is for tasks with a score; answers of {} end with their counts", task.name);
+            Err(Usage(what).into())
+        }
+        AnswerSpec::Counts(_) | AnswerSpec::JsonScore(_) => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use clap::Args as ClapArgs;
 use super::End;
 use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
-use super::model::{GuideFlags, ModelFlags, PaceFlags, open_judge};
+use super::model::{GuideFlags, ModelFlags, PaceFlags, check_no_reason, open_judge};
 use super::output::{print, say};
 use super::progress::Bar;
 use crate::answer::CountFrom;
@@ -128,6 +128,7 @@ impl Args {
             retry_unscored: self.retry_unscored,
             limits: Limits { line_bytes: self.max_line_bytes },
         };
+        check_no_reason(self.no_reason, plan.task)?;
         // Before a model is loaded, which can take its time.
         let interrupt = listen_for_interrupt()?;
         let mut judge = open_judge(&self.judge, &self.model, &self.guide, &self.pace, self.quiet)?;

@@ -1,7 +1,8 @@
 //! How an answer is brought to its end when its tokens run out.
 //!
-//! Invariant: what the judge decides (labels, flags, counts) stays the judge's. Only free text is cut short, and only so
-//! far that the rest of the answer, in its shortest form, still fits.
+//! Invariant: what the judge decides (which events there are, labels, flags, counts) stays the judge's. Only free text is
+//! cut short, and only so far that the rest of the answer, in its shortest form, still fits. A list that takes all tokens is
+//! cut off and unscored, as without a guide.
 
 use super::GrammarError;
 use super::free::{LONGEST_ITEM, LONGEST_REASON, LONGEST_SCORE_REASON};
@@ -21,10 +22,14 @@ const QUOTES: [&str; 5] = ["", "\"", "”", "\"”", "”\""];
 pub struct Closing {
     /// In the order in which they are tried; the judge chooses among the alternatives of one.
     exits: Vec<Exit>,
+    /// What ends a line and leaves open what follows it.
+    line_end: Vec<Exit>,
     /// The headings, for the start of a line: elsewhere they would be text.
     starts: Vec<Exit>,
     /// The words that end a text in the middle of a line.
     words: Vec<(Vec<String>, Exit)>,
+    /// The words before the texts of an event's line.
+    before: Vec<String>,
     /// What ends the last text of a line with a flag.
     flag: Vec<Exit>,
     /// What may have to stand between a text and its way out.
@@ -43,8 +48,10 @@ pub enum Need {
     Nothing,
     /// A text that words of its line follow.
     Words,
-    /// The line.
+    /// The line, because it is too long. What follows it is the judge's choice.
     Line,
+    /// The line and the section, because the tokens run out.
+    Section,
 }
 
 /// Alternatives, each with its tokens.
@@ -79,13 +86,19 @@ impl Closing {
             exits.extend(["\n\n", "\n"].map(|gap| vec![format!("{gap}{heading}")]));
         }
         let starts: Vec<Vec<String>> = others.iter().chain(&labels).map(|heading| vec![heading.clone()]).collect();
-        exits.push(vec!["\n".to_owned()]);
+        let line_end = [vec!["\n".to_owned()]];
+        exits.extend(line_end.clone());
         let parts = layout.reasoning.0.as_slice();
         let mut flag: Vec<Vec<String>> = Vec::new();
         if let [.., Part::Fixed(words), Part::Slot(Slot::Flag)] = parts {
             // With the end of the line: else it might be text.
             flag.push(layout.flag.iter().map(|flag| format!("{words}{flag}\n")).collect());
         }
+        let before = parts.windows(2).filter_map(|pair| match pair {
+            [Part::Fixed(words), Part::Slot(Slot::Text)] => Some(words.trim_end().to_owned()),
+            _ => None,
+        });
+        let before: Vec<String> = before.filter(|words| !words.is_empty()).collect();
         // The words behind a text may stand in it too; with a label and what follows it they are a decision.
         let words = parts.windows(3).enumerate().filter_map(|(at, three)| match three {
             [Part::Slot(Slot::Text), Part::Fixed(words), Part::Slot(Slot::Label)] => {
@@ -122,8 +135,10 @@ impl Closing {
         let headings = Headings { events: heading(&counts.sections.events), labels, others };
         Ok(Self {
             exits: encoded(&exits, tokens)?,
+            line_end: encoded(&line_end, tokens)?,
             starts: encoded(&starts, tokens)?,
             words,
+            before,
             flag: encoded(&flag, tokens)?,
             bridges: bridges(&QUOTES, tokens)?,
             headings,
@@ -137,8 +152,10 @@ impl Closing {
             format!("{{\"{}\": {}, \"{}\": \"x\"}}", score.key, score.max, score.reason.as_deref().unwrap_or(""));
         Ok(Self {
             exits: encoded(&[vec!["\"}".to_owned()], vec!["}".to_owned()]], tokens)?,
+            line_end: Vec::new(),
             starts: Vec::new(),
             words: Vec::new(),
+            before: Vec::new(),
             flag: Vec::new(),
             // An escape that was begun is finished.
             bridges: bridges(&["", "n", "0000", "000", "00", "0"], tokens)?,
@@ -156,20 +173,28 @@ impl Closing {
         let labels = progress.place == Place::Labels;
         let open = self.words.iter().find(|(words, _)| labels && !there(words));
         let words = open.map(|(_, exit)| std::slice::from_ref(exit));
-        let exits = self.exits.as_slice();
+        let (exits, line_end) = (self.exits.as_slice(), self.line_end.as_slice());
+        let inside = if labels { words.unwrap_or(&self.flag) } else { &[] };
         let groups = match need {
             Need::Nothing => vec![],
             Need::Words => vec![words.unwrap_or_default()],
-            Need::Line if progress.line.is_empty() && self.line > 0 => vec![self.starts.as_slice()],
-            Need::Line if labels => vec![exits, words.unwrap_or(&self.flag)],
-            Need::Line => vec![exits],
+            // Which events there are is the judge's own decision: a list is never ended for it.
+            Need::Section if progress.place == Place::List && self.need(progress) == Need::Line => vec![line_end],
+            Need::Section if progress.place == Place::List => vec![],
+            Need::Section if progress.line.is_empty() && self.line > 0 => vec![self.starts.as_slice()],
+            Need::Line => vec![line_end, exits, inside],
+            Need::Section => vec![exits, inside],
         };
         groups.into_iter().flatten()
     }
 
-    /// What may have to stand before a way out, in the order in which it is to be tried: nothing first.
-    pub fn bridges(&self) -> &[Vec<TokenId>] {
-        &self.bridges
+    /// What may have to stand before a way out, in the order in which it is to be tried: nothing first, unless a text has
+    /// only begun. There, the words of a way out would become the text.
+    pub fn bridges(&self, progress: &Progress) -> &[Vec<TokenId>] {
+        let line = String::from_utf8_lossy(&progress.line);
+        let line = line.trim_end();
+        let empty = progress.place == Place::Labels && self.before.iter().any(|words| line.ends_with(words.as_str()));
+        if empty { &self.bridges[QUOTES.len()..] } else { &self.bridges }
     }
 
     /// The most tokens that the rest of an answer takes in its shortest form.

@@ -57,7 +57,7 @@ impl Follower {
         }
         let closing = &self.shared.closing;
         let short = self.left <= closing.reserve(&self.progress);
-        let need = if short { Need::Line } else { closing.need(&self.progress) };
+        let need = if short { Need::Section } else { closing.need(&self.progress) };
         if need == Need::Nothing {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Follower {
         }
         let shared = Arc::clone(&self.shared);
         for exit in shared.closing.exits(need, &self.progress) {
-            for bridge in shared.closing.bridges() {
+            for bridge in shared.closing.bridges(&self.progress) {
                 for tokens in exit {
                     let tokens = [bridge.as_slice(), tokens].concat();
                     let valid = self.matcher.validate_tokens(&tokens).map_err(internal)? == tokens.len();
