@@ -1,0 +1,152 @@
+"""Batches of the pocket judge's training: samples as tokens, sharing what they can."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+import tasks
+import tokens
+from model import ROWS
+from sentences import plain
+from tasks import FRAMES, SIDE, Sample
+from world import SHAPES, Clip
+
+HERE = Path(__file__).resolve().parent
+HEAD, FOOT = f"{tokens.START}User: ", f"{tokens.END}\nAssistant:"
+QUESTION = "What happens?"
+
+
+class Words:
+    """The tokenizer, and what each task's prompts begin with."""
+
+    def __init__(self) -> None:
+        self.tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
+        self.id = self.tokenizer.token_to_id
+        self.end = self.id(tokens.END)
+        self.templates = {task: tasks.template(task) for task in tasks.TASKS}
+        self.prefixes = {task: self._prefix(task) for task in tasks.TASKS} | {"facts": self.encode(HEAD)}
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text).ids
+
+    def _prefix(self, task: str) -> list[int]:
+        text = self.templates[task]
+        end = tasks.FRAMES_BEFORE if task == "score" else "{GROUND_TRUTH_EVENTS}"
+        return self.encode(HEAD + text[: text.index(end)])
+
+    def prefix(self, task: str, short: bool) -> list[int]:
+        """What all prompts of a task begin with, or little of it."""
+        ids = self.prefixes[task]
+        return ids if not short or len(ids) < 96 else [*ids[:64], *ids[-24:]]
+
+    def frames(self, seconds: float) -> list[int]:
+        times = [seconds * index / (FRAMES - 1) for index in range(FRAMES)]
+        return self.encode(tasks.frames_text(seconds, times[:-1] + [seconds - 0.05], ROWS))
+
+    def tail(self, sample: Sample) -> tuple[list[int], list[int], list[tuple[int, bool]]]:
+        """What of a prompt is a sample's own, the answer, and which tokens end statements."""
+        pieces = tasks.pieces(sample, self.templates[sample.task])
+        pieces = pieces[2:] if sample.task == "score" else pieces[1:]
+        ids, marks = [], []
+        for index, (kind, text, field) in enumerate(pieces):
+            text = text + FOOT if index == len(pieces) - 1 else text
+            encoding = self.tokenizer.encode(text)
+            if field == "caption" and sample.marks:
+                ends = [end for _, (_, end) in zip(encoding.ids, encoding.offsets)]
+                for _, at, right in sample.marks:
+                    marks.append((len(ids) + next(i for i, end in enumerate(ends) if end >= at), right))
+            ids += encoding.ids
+        return ids, [*self.encode(sample.answer), self.end], marks
+
+
+@dataclass
+class Batch:
+    """Samples of one task; `frames` and `looks` are of the clips, of which each has as many samples as the others."""
+
+    task: str
+    tokens: torch.Tensor
+    # What is to be learned at each place; -100 where nothing is.
+    targets: torch.Tensor
+    marks: torch.Tensor
+    frames: torch.Tensor | None = None
+    looks: torch.Tensor | None = None
+    places: torch.Tensor | None = None
+
+
+def stack(rows: list[tuple[list[int], list[int], list[tuple[int, bool]]]], pad: int) -> tuple[torch.Tensor, ...]:
+    longest = max(len(tail) + len(answer) for tail, answer, _ in rows)
+    ids = torch.full((len(rows), longest), pad)
+    targets = torch.full((len(rows), longest), -100)
+    marks = [(row, at, right) for row, (_, _, marks) in enumerate(rows) for at, right in marks]
+    for row, (tail, answer, _) in enumerate(rows):
+        both = torch.tensor(tail + answer)
+        ids[row, : len(both)] = both
+        targets[row, len(tail) - 1 : len(both) - 1] = both[len(tail) :]
+    return ids, targets, torch.tensor(marks or [], dtype=torch.long).reshape(-1, 3)
+
+
+def augmented(frames: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """As a camera and an encoder might have left them."""
+    frames = frames.astype(np.float32)
+    frames = frames * rng.uniform(0.94, 1.06, 3) + rng.uniform(-8, 8, 3)
+    if rng.random() < 0.5:
+        frames += rng.normal(0, rng.uniform(1, 5), frames.shape)
+    if rng.random() < 0.4:
+        # Colours at half the resolution.
+        level = frames.mean(-1, keepdims=True)
+        colour = frames - level
+        colour = (colour[:, 0::2, 0::2] + colour[:, 1::2, 0::2] + colour[:, 0::2, 1::2] + colour[:, 1::2, 1::2]) / 4
+        frames = level + colour.repeat(2, 1).repeat(2, 2)
+    return np.clip(frames, 0, 255).astype(np.uint8)
+
+
+def places(clip: Clip) -> np.ndarray:
+    """Of each frame and each shape that there could be: whether it is there, where, and how large."""
+    found = np.zeros((FRAMES, len(SHAPES), 4), np.float32)
+    for index in range(FRAMES):
+        for actor in clip.actors:
+            state = actor.state(index / (FRAMES - 1))
+            if state is not None:
+                x, y, size, colour = state
+                which = next(i for i, shape in enumerate(SHAPES) if (shape.colour, shape.form) == (colour, actor.shape.form))
+                found[index, which] = 1, x, y, size * 4
+    return found
+
+
+def text_batch(words: Words, task: str, count: int, rng: random.Random) -> Batch:
+    make = {"hallucination": tasks.hallucination_sample, "omission": tasks.omission_sample}[task]
+    rows = [words.tail(make(Clip.random(rng), rng)) for _ in range(count)]
+    return Batch(task, *stack(rows, words.id(tokens.PAD)))
+
+
+def facts_text(clip: Clip) -> str:
+    order = {shape: index for index, shape in enumerate(SHAPES)}
+    facts = sorted(clip.facts, key=lambda fact: order[fact.who])
+    return " ".join(f"{plain(fact)}." for fact in facts)
+
+
+def clip_batch(words: Words, task: str, count: int, each: int, rng: random.Random) -> Batch:
+    """Clips, each with several captions to score, or (`facts`) with the question what happens."""
+    noise = np.random.default_rng(rng.randrange(1 << 30))
+    clips = [Clip.random(rng) for _ in range(count)]
+    rows = []
+    for index, clip in enumerate(clips):
+        if task == "facts":
+            rows.append((words.encode(QUESTION + FOOT), [*words.encode(facts_text(clip)), words.end], []))
+            continue
+        # All scores are as likely, and none is always told of the same clip.
+        wants = rng.sample(range(5), min(each, 5))
+        for want in wants:
+            other = clips[(index + rng.randrange(1, count)) % count] if count > 1 else Clip.random(rng)
+            rows.append(words.tail(tasks.score_sample(clip, other, rng, want)))
+    batch = Batch(task, *stack(rows, words.id(tokens.PAD)))
+    batch.frames = torch.tensor([words.frames(clip.seconds) for clip in clips])
+    batch.looks = torch.from_numpy(np.stack([augmented(clip.frames(FRAMES, SIDE), noise) for clip in clips]))
+    batch.places = torch.from_numpy(np.stack([places(clip) for clip in clips]))
+    return batch

@@ -1,0 +1,366 @@
+"""The three judge tasks in the pocket judge's world: records, and the answers that are right.
+
+A record has the fields of a capjudge data set; `pieces` renders it with the prompts of this repository as capjudge does:
+instructions and data apart, the frames right before the part of the prompt that belongs to the record.
+
+What is right follows from the facts alone:
+
+score           Statements are compared with the clip, never with the reference. All of them wrong: 0; more than half: 1;
+                some: 2. None wrong: 2 if the reference tells something that is left out, 4 if the caption tells more than
+                the reference, else 3. Brief and detailed captions that are not as long as the reference: at most 1.
+hallucination   An event of the caption is supported if the ground truth has it: the same shape does the same.
+omission        An event of the ground truth is omitted if the caption says nothing that its shape does. Something wrong
+                that it says of that shape is a hallucination, not an omission, as the prompt has it.
+
+Colour and form are who a shape is, so a wrong colour is another participant and not a wrong attribute.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sentences
+from sentences import TYPES, capital, plain, words
+from world import COLOURS, KINDS, MOVES, SHAPES, Clip, Fact, Shape
+
+PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
+FRAMES = 8
+SIDE = 64
+TASKS = ["hallucination", "omission", "score"]
+
+
+@dataclass
+class Sample:
+    """A record, what it is judged with, and the right answer."""
+
+    task: str
+    fields: dict
+    answer: str
+    # For learning only: where statements of a field end (in characters), and whether they are right.
+    marks: list[tuple[str, int, bool]] = field(default_factory=list)
+    score: int | None = None
+    counts: tuple[int, ...] = ()
+
+
+# --- facts that are not so ---
+
+
+def foreign(clip: Clip, rng: random.Random) -> Fact:
+    """A fact about a shape that is not there."""
+    there = {fact.who for fact in clip.facts}
+    who = rng.choice([shape for shape in SHAPES if shape not in there])
+    return _some_fact(who, clip.facts, rng)
+
+
+def _some_fact(who: Shape, facts: list[Fact], rng: random.Random, but: tuple[str, ...] = ()) -> Fact:
+    kind = rng.choice([kind for kind in KINDS if kind not in but])
+    if kind == "turns":
+        return Fact(who, kind, rng.choice([colour for colour in COLOURS if colour != who.colour]))
+    if kind in ("circles", "bumps"):
+        others = [fact.who for fact in facts if fact.who != who] or [shape for shape in SHAPES if shape != who]
+        return Fact(who, kind, rng.choice(others))
+    return Fact(who, kind)
+
+
+def wrong(fact: Fact, clip: Clip, rng: random.Random) -> Fact:
+    """A fact like this one that does not hold in the clip."""
+    there = {other.who for other in clip.facts}
+    way = rng.choice(["action", "action", "opposite", "colour", "form", "foreign"])
+    if way == "opposite":
+        turned = {"left": "right", "right": "left", "up": "down", "down": "up", "grows": "shrinks", "shrinks": "grows",
+                  "appears": "disappears", "disappears": "appears"}
+        if fact.kind in turned:
+            return Fact(fact.who, turned[fact.kind])
+        if fact.kind == "turns":
+            colours = [colour for colour in COLOURS if colour not in (fact.who.colour, fact.other)]
+            return Fact(fact.who, "turns", rng.choice(colours))
+        way = "action"
+    if way == "action":
+        # Who bumps into something or circles it also moves, so that a movement would not be wrong.
+        but = (fact.kind, *MOVES, "bumps", "circles") if fact.kind in ("bumps", "circles") else (fact.kind,)
+        return _some_fact(fact.who, clip.facts, rng, but)
+    if way == "colour":
+        taken = {shape.colour for shape in there if shape.form == fact.who.form}
+        taken |= {other.other for other in clip.facts if other.kind == "turns" and other.who.form == fact.who.form}
+        colours = [colour for colour in COLOURS if colour not in taken and colour != fact.other]
+        if colours:
+            return Fact(Shape(rng.choice(colours), fact.who.form), fact.kind, fact.other)
+    if way == "form":
+        forms = [shape for shape in SHAPES if shape.colour == fact.who.colour and shape not in there]
+        if forms:
+            return Fact(rng.choice(forms), fact.kind, fact.other)
+    return foreign(clip, rng)
+
+
+def shuffled(facts: list[Fact], rng: random.Random) -> list[Fact]:
+    return rng.sample(facts, len(facts))
+
+
+# --- score ---
+
+
+def right_score(told: list[Fact], reference: list[Fact], clip: Clip, kept: bool) -> tuple[int, str]:
+    """The score, and the reason for it."""
+    facts = clip.facts
+    mistakes = [fact for fact in told if fact not in facts]
+    missing = [fact for fact in reference if fact not in told]
+    more = [fact for fact in told if fact not in reference]
+    if mistakes:
+        share = len(mistakes) / len(told)
+        score = 0 if share == 1 else 1 if share > 0.5 else 2
+        reason = f"It is not shown that {plain(mistakes[0])}."
+    elif missing:
+        score, reason = 2, f"It is left out that {plain(missing[0])}."
+    elif more:
+        score, reason = 4, f"All is right, and it also tells that {plain(more[0])}."
+    else:
+        score, reason = 3, "All is right and nothing is left out."
+    if not kept and score > 1:
+        score, reason = 1, "The length is not that of the reference."
+    return score, reason
+
+
+def score_sample(clip: Clip, other: Clip, rng: random.Random, want: int | None = None, kind: str | None = None) -> Sample:
+    """A caption for a clip whose right score is the wanted one. `other` is a clip that somebody might take it for."""
+    want = rng.randrange(5) if want is None else want
+    kind = kind or rng.choice(TYPES)
+    while True:
+        sample = _try_score(clip, other, rng, want, kind)
+        if sample is not None and sample.score == want:
+            return sample
+        if sample is None or rng.random() < 0.2:
+            # Some wishes cannot be had of some clips.
+            kind = rng.choice(TYPES)
+        if rng.random() < 0.05:
+            want = rng.randrange(5)
+
+
+def _try_score(clip: Clip, other: Clip, rng: random.Random, want: int, kind: str) -> Sample | None:
+    facts = shuffled(clip.facts, rng)
+    reference, told, kept = facts, facts, True
+    if want == 0:
+        way = rng.random()
+        if way < 0.4:
+            # A caption of another clip, with a reference of either.
+            told = shuffled(other.facts, rng)
+            reference = facts if rng.random() < 0.5 else shuffled(other.facts, rng)
+        else:
+            told = [wrong(fact, clip, rng) for fact in facts[: rng.randint(1, len(facts))]]
+            reference = told if way < 0.6 else facts
+    elif want == 1:
+        if kind in ("brief", "detail") and rng.random() < 0.4 or len(facts) < 3:
+            kept = False
+            if rng.random() < 0.3:
+                told = [*facts[:-1], wrong(facts[-1], clip, rng)]
+        else:
+            bad = len(facts) - 1
+            told = [wrong(fact, clip, rng) for fact in facts[:bad]] + facts[bad:]
+            reference = shuffled(told, rng) if rng.random() < 0.3 else facts
+    elif want == 2:
+        if rng.random() < 0.55:
+            bad = rng.randint(1, len(facts) // 2)
+            told = [wrong(fact, clip, rng) for fact in facts[:bad]] + facts[bad:]
+            reference = shuffled(told, rng) if rng.random() < 0.3 else facts
+        else:
+            told = facts[: rng.randint(1, len(facts) - 1)]
+    elif want == 3:
+        if len(facts) > 2 and rng.random() < 0.3:
+            told = reference = facts[:-1]
+    else:
+        reference = facts[: rng.randint(max(1, len(facts) - 2), len(facts) - 1)]
+    told, reference = shuffled(told, rng), shuffled(reference, rng)
+    if len(set(told)) < len(told):
+        return None
+    reference_text, _ = sentences.caption(reference, kind, rng)
+    length = words(reference_text)
+    if kind in ("brief", "detail"):
+        if kept:
+            bounds = (0.9 * length, 1.1 * length)
+        elif rng.random() < 0.6:
+            bounds = (1.45 * length, 3.0 * length)
+        else:
+            # Long references are made by telling the same in more words.
+            longer = sentences.caption_of_length(reference, kind, rng, 1.6 * length, 2.6 * length)
+            if longer is None:
+                return None
+            reference_text, _ = longer
+            bounds = (0.2 * words(reference_text), 0.68 * words(reference_text))
+        made = sentences.caption_of_length(told, kind, rng, *bounds)
+        if made is None:
+            return None
+    else:
+        if not kept:
+            return None
+        made = sentences.caption(told, kind, rng)
+    text, ends = made
+    score, reason = right_score(told, reference, clip, kept)
+    sample = Sample("score", {"caption_type": kind, "caption": text, "reference": reference_text}, "", score=score)
+    sample.answer = f'{{"score": {score}, "reason": "{reason}"}}'
+    sample.marks = [("caption", end, fact in clip.facts) for end, fact in ends]
+    return sample
+
+
+# --- counts ---
+
+
+def _listed(facts: list[Fact]) -> str:
+    return "".join(f"{number}. {capital(plain(fact))}\n" for number, fact in enumerate(facts, 1))
+
+
+def _truth(facts: list[Fact], rng: random.Random) -> list[dict]:
+    """Ground-truth events of a record."""
+    return [{"caption": capital(sentences.said(fact, rng, tense=rng.choice([0, 0, 0, 1])))} for fact in facts]
+
+
+def hallucination_sample(clip: Clip, rng: random.Random) -> Sample:
+    truth = shuffled(clip.facts, rng)
+    told = []
+    chance = rng.choice([0.0, 0.25, 0.5, 0.8])
+    for fact in truth:
+        if rng.random() < 0.15 and len(told) + 1 < len(truth):
+            continue
+        told.append(wrong(fact, clip, rng) if rng.random() < chance else fact)
+    if len(truth) > 1 and rng.random() < 0.1:
+        # Two shapes that do what the other one does.
+        a, b = rng.sample(truth, 2)
+        mixed = a.kind == b.kind or a.other in (b.who, b.who.colour) or b.other in (a.who, a.who.colour)
+        if not mixed:
+            told = [fact for fact in told if fact.who not in (a.who, b.who)]
+            told += [Fact(a.who, b.kind, b.other), Fact(b.who, a.kind, a.other)]
+    if len(told) < 5 and rng.random() < 0.25:
+        told.append(foreign(clip, rng))
+    told = list(dict.fromkeys(shuffled(told, rng))) or [truth[0]]
+    text, _ = sentences.caption(told, rng.choice(TYPES), rng)
+    lines, count = "", 0
+    for number, fact in enumerate(told, 1):
+        if fact in truth:
+            label, because = "SUPPORTED", "the ground truth says so"
+        else:
+            label, count = "HALLUCINATED", count + 1
+            same = [true for true in truth if true.who == fact.who]
+            because = f"{plain(same[0])}" if same else f"there is no {fact.who}"
+        lines += f"• Event #{number} – This event — {plain(fact)} — was {label} because {because}.\n"
+    answer = (
+        f"EXTRACTED_EVENTS:\n{_listed(told)}\nCRITERIA_REVIEW:\n- Apply the hallucination criteria defined in STEP 2 above."
+        f"\n\nEVENT-BY-EVENT REASONING:\n{lines}\nFINAL METRICS:\n- HALLUCINATION_COUNT: {count}"
+    )
+    return Sample("hallucination", {"events": _truth(truth, rng), "caption": text}, answer, counts=(count,))
+
+
+REVIEW = (
+    "- An event is counted as OMITTED only if its **core meaning** (main action + agent + key object) is not recoverable "
+    "via explicit, paraphrased, implied, or visually synonymous cues in the caption.\n- For events whose **core meaning "
+    "contains multiple actions**, the event is **INFERRED** if **any one** of those actions is properly described."
+)
+
+
+def omission_sample(clip: Clip, rng: random.Random) -> Sample:
+    truth = shuffled(clip.facts, rng)
+    inserted = None
+    if rng.random() < 0.85:
+        inserted = rng.randrange(len(truth) + 1)
+        truth.insert(inserted, foreign(clip, rng))
+    told = []
+    chance = rng.choice([0.0, 0.3, 0.6])
+    for fact in truth:
+        if rng.random() < chance:
+            continue
+        # Wrong, but told: that is no omission.
+        told.append(_some_fact(fact.who, truth, rng, (fact.kind,)) if rng.random() < 0.12 else fact)
+    if rng.random() < 0.15:
+        there = {fact.who for fact in truth}
+        stranger = foreign(clip, rng)
+        if stranger.who not in there:
+            told.append(stranger)
+    told = shuffled(told, rng) or [truth[rng.randrange(len(truth))]]
+    text, _ = sentences.caption(told, rng.choice(TYPES), rng)
+    lines, total, of_inserted = "", 0, 0
+    for number, fact in enumerate(truth, 1):
+        same = [other for other in told if other.who == fact.who]
+        if same:
+            label, because = "INFERRED", f"the caption says that {plain(same[0])}"
+        else:
+            label, because, total = "OMITTED", f"the caption does not mention the {fact.who}", total + 1
+        flag = number - 1 == inserted
+        of_inserted += flag and not same
+        lines += (
+            f"• Event #{number} – This event — {plain(fact)} — was {label} because {because}. "
+            f"This event was {'' if flag else 'not '}an inserted one.\n"
+        )
+    answer = (
+        f"GROUND_TRUTH_EVENTS:\n{_listed(truth)}\nCRITERIA_REVIEW:\n{REVIEW}\n\nEVENT-BY-EVENT REASONING:\n{lines}\n"
+        f"FINAL METRICS:\n- TOTAL_OMISSION_COUNT: {total}\n- INSERTED_OMISSION_COUNT: {int(of_inserted)}"
+    )
+    fields = {"events": _truth(truth, rng), "caption": text}
+    if inserted is not None:
+        fields["inserted_index"] = inserted
+    return Sample("omission", fields, answer, counts=(total, int(of_inserted)))
+
+
+# --- prompts, as capjudge renders them ---
+
+PLACEHOLDERS = {
+    "hallucination": ["GROUND_TRUTH_EVENTS", "INFERENCE_CAPTION"],
+    "omission": ["GROUND_TRUTH_EVENTS", "INSERT_POSITION", "INSERTED_EVENT", "INFERENCE_CAPTION"],
+    "score": ["caption_type", "output", "reference"],
+}
+NO_EVENT = "No event was inserted into this video: INSERTED_OMISSION_COUNT is 0."
+FRAMES_BEFORE = "### **Input:**"
+
+
+def values(sample: Sample) -> dict[str, tuple[str, str]]:
+    """What stands for each placeholder: the record's field, and its text."""
+    fields = sample.fields
+    if sample.task == "score":
+        return {
+            "caption_type": ("caption_type", fields["caption_type"]), "output": ("caption", fields["caption"]),
+            "reference": ("reference", fields["reference"]),
+        }
+    events = [f"Ground Truth Event #{n}:\nGround Truth Caption: {event['caption']}" for n, event in enumerate(fields["events"], 1)]
+    found = {"GROUND_TRUTH_EVENTS": ("events", "\n\n".join(events)), "INFERENCE_CAPTION": ("caption", fields["caption"])}
+    if sample.task == "omission":
+        at = fields.get("inserted_index")
+        found["INSERT_POSITION"] = ("", "none" if at is None else str(at + 1))
+        text = NO_EVENT if at is None else f"Ground Truth Caption: {fields['events'][at]['caption']}"
+        found["INSERTED_EVENT"] = ("", text)
+    return found
+
+
+def pieces(sample: Sample, template: str) -> list[tuple[str, str, str]]:
+    """The user's message in order: `trusted`, `untrusted` or `frames`, the text, and the field that it is."""
+    found, out, rest = values(sample), [], template
+    names = PLACEHOLDERS[sample.task]
+    while rest:
+        places = [(rest.find("{" + name + "}"), name) for name in names]
+        places = [place for place in places if place[0] >= 0]
+        if not places:
+            out.append(("trusted", rest, ""))
+            break
+        at, name = min(places)
+        out.append(("trusted", rest[:at], ""))
+        out.append(("untrusted", found[name][1], found[name][0]))
+        rest = rest[at + len(name) + 2 :]
+    if sample.task == "score":
+        (_, text, _), *others = out
+        before, behind = text.split(FRAMES_BEFORE)
+        out = [("trusted", before, ""), ("frames", "", ""), ("trusted", FRAMES_BEFORE + behind, ""), *others]
+    return out
+
+
+def template(task: str) -> str:
+    return (PROMPTS / f"{task}.txt").read_text()
+
+
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"]
+AROUND, WHOLE, IMAGE = "<fake_token_around_image>", "<global-img>", "<image>"
+
+
+def frames_text(seconds: float, times: list[float], rows: int) -> str:
+    """What stands around the frames of a video, as SmolVLM's processor writes it."""
+    clock = f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02}:{int(seconds) % 60:02}"
+    text = f"You are provided the following series of {NUMBERS[len(times)]} frames from a {clock} [H:MM:SS] video.\n"
+    for time in times:
+        text += f"\nFrame from {int(time) // 60:02}:{int(time) % 60:02}:{AROUND}{WHOLE}{IMAGE * rows}{AROUND}"
+    return text + "\n\n"
