@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 import tasks
 import tokens
-from model import ROWS
+from model import ROWS, Pocket, config
 from sentences import plain
 from tasks import FRAMES, SIDE, Sample
 from world import SHAPES, Clip
@@ -31,6 +31,13 @@ class Words:
         self.end = self.id(tokens.END)
         self.templates = {task: tasks.template(task) for task in tasks.TASKS}
         self.prefixes = {task: self._prefix(task) for task in tasks.TASKS} | {"facts": self.encode(HEAD)}
+        # Which token of an answer is the score.
+        self.score_at = len(self.encode('{"score": '))
+
+    def network(self) -> Pocket:
+        """A new network for this vocabulary."""
+        special = (self.id(text) for text in (tasks.IMAGE, tokens.PAD, tokens.START, tokens.END))
+        return Pocket(config(self.tokenizer.get_vocab_size(), *special))
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text).ids
@@ -58,7 +65,7 @@ class Words:
             text = text + FOOT if index == len(pieces) - 1 else text
             encoding = self.tokenizer.encode(text)
             if field == "caption" and sample.marks:
-                ends = [end for _, (_, end) in zip(encoding.ids, encoding.offsets)]
+                ends = [end for _, end in encoding.offsets]
                 for _, at, right in sample.marks:
                     marks.append((len(ids) + next(i for i, end in enumerate(ends) if end >= at), right))
             ids += encoding.ids

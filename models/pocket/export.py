@@ -14,9 +14,8 @@ from pathlib import Path
 import torch
 
 from batches import HERE, Words
-from model import ROWS, Pocket, config
+from model import ROWS
 from tasks import SIDE
-from tokens import END, START
 
 TEMPLATE = (
     "<|im_start|>{% for message in messages %}{{ message.role | capitalize ~ ':' }}"
@@ -42,17 +41,13 @@ def processor() -> dict:
     }
 
 
-def build(words: Words) -> Pocket:
-    return Pocket(config(words.tokenizer.get_vocab_size(), words.id("<image>"), words.id("<pad>"), words.id(START), words.id(END)))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    model = build(Words())
+    model = Words().network()
     model.load_state_dict(torch.load(options.state, weights_only=False)["model"])
     model.whole.to(torch.float16).save_pretrained(options.out)
     (options.out / "processor_config.json").write_text(json.dumps(processor(), indent=2) + "\n")

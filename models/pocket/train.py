@@ -24,9 +24,9 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-import tokens
 from batches import Batch, Words, clip_batch, text_batch
-from model import ROWS, Pocket, config
+from model import ROWS, Pocket
+from tasks import IMAGE
 
 # name: steps, what a step is made of (task, clips or samples, captions of each clip), highest learning rate.
 STAGES: dict[str, tuple[int, list[tuple[str, int, int]], float]] = {
@@ -84,7 +84,7 @@ def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bo
     _, past, _ = model.read(model.embed(torch.tensor([words.prefix(batch.task, short)])))
     if batch.looks is not None:
         embeds = model.embed(batch.frames)
-        where = batch.frames == words.id(tokens.SPECIAL[-1])
+        where = batch.frames == words.id(IMAGE)
         embeds = embeds.masked_scatter(where[..., None], rows.view(clips, frames * ROWS, -1).to(embeds.dtype))
         _, past, _ = model.read(embeds, past)
     hidden, _, middle = model.read(model.embed(batch.tokens), past, EARLY)
@@ -101,7 +101,7 @@ def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bo
     told["exact"] = 1 - wrong_rows.float().mean().item()
     if batch.task == "score":
         starts = torch.cat([torch.tensor([True]), rows_of[1:] != rows_of[:-1]]).nonzero()[:, 0]
-        digit = starts + SCORE_AT
+        digit = starts + words.score_at
         told["score"] = good[digit].float().mean().item()
         # The score is one token of many and worth more than the rest of the answer.
         loss = loss + 0.5 * each[digit].mean()
@@ -113,9 +113,6 @@ def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bo
     elif batch.looks is not None:
         loss = loss + 0.1 * seeing
     return loss, told
-
-
-SCORE_AT = 0
 
 
 def rate(stage: str, step: int) -> float:
@@ -149,9 +146,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
     words = Words()
-    global SCORE_AT
-    SCORE_AT = len(words.encode('{"score": '))
-    model = Pocket(config(words.tokenizer.get_vocab_size(), words.id("<image>"), words.id("<pad>"), words.id(tokens.START), words.end))
+    model = words.network()
     model.train()
     opts = optimisers(model)
     kept = options.out / "state.pt"

@@ -22,7 +22,7 @@ const QUOTES: [&str; 5] = ["", "\"", "”", "\"”", "”\""];
 pub struct Closing {
     /// In the order in which they are tried; the judge chooses among the alternatives of one.
     exits: Vec<Exit>,
-    /// What ends a line and leaves open what follows it.
+    /// What ends a line and, in a list or among labels, leaves open what follows it.
     line_end: Vec<Exit>,
     /// The headings, for the start of a line: elsewhere they would be text.
     starts: Vec<Exit>,
@@ -150,9 +150,10 @@ impl Closing {
     fn of_score(score: &ScoreSpec, tokens: &Tokens) -> Result<Self, GrammarError> {
         let whole =
             format!("{{\"{}\": {}, \"{}\": \"x\"}}", score.key, score.max, score.reason.as_deref().unwrap_or(""));
+        let exits = encoded(&[vec!["\"}".to_owned()], vec!["}".to_owned()]], tokens)?;
         Ok(Self {
-            exits: encoded(&[vec!["\"}".to_owned()], vec!["}".to_owned()]], tokens)?,
-            line_end: Vec::new(),
+            line_end: exits.clone(),
+            exits,
             starts: Vec::new(),
             words: Vec::new(),
             before: Vec::new(),
@@ -178,11 +179,8 @@ impl Closing {
         let groups = match need {
             Need::Nothing => vec![],
             Need::Words => vec![words.unwrap_or_default()],
-            // Which events there are is the judge's own decision: a list is never ended for it.
-            Need::Section if progress.place == Place::List && self.need(progress) == Need::Line => vec![line_end],
-            Need::Section if progress.place == Place::List => vec![],
             Need::Section if progress.line.is_empty() && self.line > 0 => vec![self.starts.as_slice()],
-            Need::Line => vec![line_end, exits, inside],
+            Need::Line => vec![line_end, inside],
             Need::Section => vec![exits, inside],
         };
         groups.into_iter().flatten()
@@ -202,8 +200,12 @@ impl Closing {
         self.tail + self.line * progress.lines_to_come()
     }
 
-    /// What has to end, by how long the line is already.
-    pub fn need(&self, progress: &Progress) -> Need {
+    /// What has to end, by how many tokens are left and how long the line is already.
+    pub fn need(&self, progress: &Progress, left: usize) -> Need {
+        // Which events there are is the judge's own decision: a list is never ended for it.
+        if progress.place != Place::List && left <= self.reserve(progress) {
+            return Need::Section;
+        }
         let (item, line) = match progress.place {
             Place::List => (LONGEST_ITEM, LONGEST_ITEM),
             Place::Labels => (LONGEST_ITEM, LONGEST_ITEM + LONGEST_REASON),

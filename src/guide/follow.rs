@@ -55,9 +55,7 @@ impl Follower {
             }
             return Ok(());
         }
-        let closing = &self.shared.closing;
-        let short = self.left <= closing.reserve(&self.progress);
-        let need = if short { Need::Section } else { closing.need(&self.progress) };
+        let need = self.shared.closing.need(&self.progress, self.left);
         if need == Need::Nothing {
             return Ok(());
         }
