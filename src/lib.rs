@@ -35,7 +35,6 @@ pub mod dataset;
 pub mod engine;
 pub mod guide;
 pub mod judge;
-pub mod kernels;
 pub mod length;
 pub mod media;
 pub mod metrics;
@@ -45,3 +44,5 @@ pub mod report;
 pub mod run;
 pub mod task;
 pub mod verdict;
+
+pub use capjudge_kernels as kernels;

@@ -4,8 +4,7 @@
 
 use candle_core::quantized::GgmlDType;
 
-use super::{Level, blocks};
-use crate::model::Bytes;
+use super::{Bytes, Level, blocks};
 
 /// The weights of a linear layer, a row for each output.
 #[derive(Debug, Clone)]

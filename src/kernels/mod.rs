@@ -4,7 +4,8 @@
 //! else is in the batch, however a prompt is cut into chunks, and whichever thread does it. So a verdict is the same
 //! at every batch size, with and without a shared prefix (`docs/design/0008-row-by-row.md`).
 //!
-//! All `unsafe` code of this crate is here and in the mapping of files. A kernel is chosen at run time; adding one
+//! It is a package of its own, so that tests of the rest run with its loops optimised. All `unsafe` code of capjudge is here
+//! and in the mapping of files. A kernel is chosen at run time; adding one
 //! (NEON) means files beside those named `avx2.rs`, a [`Level`] and a line in [`Level::detect`].
 
 mod attention;
@@ -13,6 +14,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod blocks;
+mod bytes;
 mod exp;
 mod gate;
 mod matmul;
@@ -26,6 +28,7 @@ mod tiles;
 mod weights;
 
 pub use attention::{Attention, KeyValues, Reach, attention};
+pub use bytes::{Bytes, Owner};
 pub use gate::{ActivateOp, Gate, GateOp};
 pub use matmul::{MatMul, matmul};
 pub use matrix::{Matrix, block_bytes};

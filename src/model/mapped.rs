@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use super::bytes::Owner;
-
 use super::{Bytes, ModelError};
+use crate::kernels::Owner;
 
 /// The bytes of a whole file, mapped and not read.
 pub(super) fn map(path: &Path) -> Result<Bytes, ModelError> {
@@ -37,15 +36,24 @@ pub(super) fn map(path: &Path) -> Result<Bytes, ModelError> {
         return Err(ModelError::bad(path, what));
     }
     let length = mapped.len();
-    Bytes::new(Arc::new(mapped), 0..length).ok_or_else(|| ModelError::bad(path, "cannot be mapped as a whole"))
+    Bytes::new(Arc::new(Mapped(mapped)), 0..length).ok_or_else(|| ModelError::bad(path, "cannot be mapped as a whole"))
 }
 
-impl Owner for Mmap {
+/// A file of weights.
+struct Mapped(Mmap);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Owner for Mapped {
     #[cfg(unix)]
     fn forget(&self, range: std::ops::Range<usize>) {
         use memmap2::UncheckedAdvice::DontNeed;
         // SAFETY: the mapping is of a file and never written to, so pages that are dropped come back with the same bytes.
         // That it fails costs memory and nothing else.
-        let _ = unsafe { self.unchecked_advise_range(DontNeed, range.start, range.len()) };
+        let _ = unsafe { self.0.unchecked_advise_range(DontNeed, range.start, range.len()) };
     }
 }

@@ -9,7 +9,6 @@
 //!
 //! Invariant: nothing of a file is believed before it is checked, and nothing of it is fetched from anywhere.
 
-pub mod bytes;
 pub mod chat;
 pub mod config;
 pub mod decoder;
@@ -36,12 +35,13 @@ pub mod verify;
 pub mod vision;
 pub mod weights;
 
-pub use bytes::Bytes;
 pub use chat::ChatTemplate;
 pub use error::ModelError;
 pub use load::{LoadOptions, Model, Template};
 pub use prompt::{ModelPrompt, Part, Seen, Shown};
 pub use tokenizer::{Piece, Tokenizer};
+
+pub use crate::kernels::Bytes;
 
 /// A token, by its number in the model's vocabulary.
 pub type TokenId = u32;
