@@ -28,6 +28,13 @@
 //! | [`mod@bench`] | how fast a judge is: sweeps, samples, percentiles, comparisons |
 //! | [`cli`] | one file a verb |
 
+/// Files of the repository that are compiled in: their names and bytes.
+macro_rules! embed {
+    ($folder:literal: $($name:literal),* $(,)?) => {
+        [$(($name, include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $name)) as &[u8])),*]
+    };
+}
+
 pub mod answer;
 pub mod bench;
 pub mod cli;

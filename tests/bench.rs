@@ -413,7 +413,7 @@ fn a_data_set_and_a_video_of_the_users_own_are_measured() {
 fn what_cannot_be_measured_is_refused_with_a_remedy() {
     let workspace = Workspace::new();
     for (command, code, says) in [
-        ("bench", 2, "--judge"),
+        ("bench --task hallucination --video a.mp4", 2, "shows no frames"),
         ("bench --shape tiny --judge x", 2, "cannot be used with"),
         ("bench --shape nothing", 2, "there are llama-3.2-1b"),
         ("bench --judge scripted:a.jsonl", 2, "there is nothing to measure"),

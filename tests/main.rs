@@ -22,6 +22,7 @@ mod model_files;
 mod model_judge;
 mod models;
 mod models_verb;
+mod pocket;
 mod prompts;
 mod records;
 mod resize;

@@ -1,6 +1,7 @@
 //! Shapes with random weights: they are what the manifests say, they run, and as files they are the same models.
 
 use capjudge::model::manifest::Manifests;
+use capjudge::model::pocket;
 use capjudge::model::synthetic::Shape;
 use capjudge::model::{LoadOptions, Model, Piece};
 use serde_json::Value;
@@ -23,13 +24,15 @@ fn parameters(name: &str) -> u64 {
 #[test]
 fn every_shape_has_the_parameters_of_its_checkpoint() {
     let manifests = Manifests::load(None).unwrap();
-    for manifest in manifests.iter() {
+    // The built-in model is itself, and no shape for measuring.
+    let public: Vec<_> = manifests.iter().filter(|manifest| manifest.name != pocket::NAME).collect();
+    for manifest in &public {
         assert_eq!(parameters(&manifest.name), manifest.parameters.total, "{}", manifest.name);
     }
     for (name, total) in TEXT {
         assert_eq!(parameters(name), total, "{name}");
     }
-    assert_eq!(Shape::names().count(), manifests.iter().count() + TEXT.len(), "a shape is not checked here");
+    assert_eq!(Shape::names().count(), public.len() + TEXT.len(), "a shape is not checked here");
 }
 
 fn generate(workspace: &Workspace, model: &str, more: &str) -> Value {

@@ -50,6 +50,8 @@ impl Workspace {
     pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_capjudge"));
         command.current_dir(self.folder.path()).args(words.split_whitespace()).stdin(Stdio::null());
+        // The user's own cache is left alone.
+        command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         command
     }
 

@@ -56,7 +56,7 @@ def main() -> None:
     (folder / "clips").mkdir(parents=True, exist_ok=True)
     rng = random.Random("held out")
     # Clips come in pairs, each the other one's stranger.
-    made = [Clip.random(rng) for _ in range(options.clips)]
+    made = [Clip.random(rng) for _ in range(options.clips + options.clips % 2)]
     files = [str(clips.write(folder / f"clips/{index}.mp4", clips.pictures(clip))) for index, clip in enumerate(made)]
     results, parsed = {}, []
 
@@ -97,7 +97,8 @@ def main() -> None:
             moved.append({"id": f"{index}-{side}", "system": "s", "video": str(path), **sample.fields})
     verdicts = run(options, folder, "score", "order", moved)
     for side in ("order", "mixed"):
-        values = [expected(verdict) or 0 for name, verdict in verdicts.items() if name.endswith(side)]
+        values = [expected(verdict) for name, verdict in verdicts.items() if name.endswith(side)]
+        values = [value for value in values if value is not None]
         results[f"mean expected score, frames in {'order' if side == 'order' else 'disorder'}"] = round(sum(values) / len(values), 3)
 
     for task, make in (("hallucination", tasks.hallucination_sample), ("omission", tasks.omission_sample)):

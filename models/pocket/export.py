@@ -1,6 +1,8 @@
-"""Writes a trained pocket judge as an ordinary checkpoint: what capjudge and transformers read.
+"""Writes a trained pocket judge as an ordinary checkpoint, which capjudge and transformers read, and its manifest.
 
     python models/pocket/export.py --state DIR/state.pt [--out models/pocket]
+
+The manifest is written beside the folder: models/pocket.toml.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ from batches import HERE, Words
 from model import ROWS
 from tasks import SIDE
 
+FILES = [
+    "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "processor_config.json",
+    "tokenizer.json", "tokenizer_config.json",
+]
 TEMPLATE = (
     "<|im_start|>{% for message in messages %}{{ message.role | capitalize ~ ':' }}"
     "{% if message.content[0].type != 'image' %}{{ ' ' }}{% endif %}{% for part in message.content %}"
@@ -41,6 +47,32 @@ def processor() -> dict:
     }
 
 
+def manifest(whole: torch.nn.Module, out: Path) -> str:
+    """What models/README.md asks for, counted."""
+    settings = whole.config.text_config
+    kinds = dict.fromkeys(["total", "layers", "layers_q8_0", "vectors", "embeddings", "head", "vision"], 0)
+    for name, parameter in whole.named_parameters():
+        if "text_model" not in name:
+            kind = "vision"
+        elif "embed_tokens" in name:
+            kind = "embeddings"
+        elif parameter.ndim == 1:
+            kind = "vectors"
+        else:
+            kind = "layers" if parameter.shape[1] % 256 == 0 else "layers_q8_0"
+        kinds[kind] += parameter.numel()
+        kinds["total"] += parameter.numel()
+    lines = [
+        "# Written by models/pocket/export.py. models/README.md explains every key.", 'repository = "pocket"',
+        'architecture = "smolvlm"', 'licence = "Apache-2.0 OR MIT"', f"context = {settings.max_position_embeddings}", 'stored = "f16"',
+        "files = [", *(f'  "{name}",' for name in FILES), "]", "", "[sha256]",
+        *(f'"{name}" = "{hashlib.sha256((out / name).read_bytes()).hexdigest()}"' for name in FILES), "", "[decoder]",
+        f"layers = {settings.num_hidden_layers}", f"kv_heads = {settings.num_key_value_heads}",
+        f"head_dim = {settings.head_dim}", "", "[parameters]", *(f"{kind} = {count:_}" for kind, count in kinds.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", type=Path, required=True)
@@ -55,11 +87,10 @@ def main() -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if options.out.resolve() != HERE:
             shutil.copy(HERE / name, options.out / name)
-    parameters = sum(parameter.numel() for parameter in model.whole.parameters())
-    print(f"{parameters:,} parameters")
-    for path in sorted(options.out.glob("*.*")):
-        if path.suffix in (".json", ".safetensors", ".jinja"):
-            print(hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size, path.name)
+    text = manifest(model.whole, options.out)
+    options.out.with_suffix(".toml").write_text(text)
+    print(text)
+    print(sum((options.out / name).stat().st_size for name in FILES), "bytes in all")
 
 
 if __name__ == "__main__":

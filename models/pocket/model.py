@@ -7,6 +7,8 @@ the keys and values of both. Gradients flow back through all of it. Parameters, 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,12 +17,16 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from tasks import SIDE
 
+# A frame is 8 x 8 patches, of which 2 x 2 become a row in the prompt.
+GRID = 8
+ROWS = (GRID // 2) ** 2
+
 Past = list[tuple[Tensor, Tensor]]
 
 
 def config(vocabulary: int, image: int, pad: int, start: int, end: int) -> SmolVLMConfig:
     return SmolVLMConfig(
-        image_token_id=image, pad_token_id=pad, scale_factor=4, tie_word_embeddings=True,
+        image_token_id=image, pad_token_id=pad, scale_factor=2, tie_word_embeddings=True,
         text_config=dict(
             model_type="llama", vocab_size=vocabulary, hidden_size=192, intermediate_size=512, num_hidden_layers=6,
             num_attention_heads=6, num_key_value_heads=6, head_dim=32, max_position_embeddings=4096, rms_norm_eps=1e-5,
@@ -29,13 +35,11 @@ def config(vocabulary: int, image: int, pad: int, start: int, end: int) -> SmolV
         ),
         vision_config=dict(
             hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4, image_size=SIDE,
-            patch_size=8, layer_norm_eps=1e-6, hidden_act="gelu_pytorch_tanh",
+            patch_size=SIDE // GRID, layer_norm_eps=1e-6, hidden_act="gelu_pytorch_tanh",
         ),
     )
 
 
-# A frame's rows in the prompt: (64 / 8 / 4) squared.
-ROWS = (SIDE // 8 // 4) ** 2
 
 
 class Pocket(nn.Module):
@@ -45,18 +49,30 @@ class Pocket(nn.Module):
         self.text = self.whole.model.text_model
         self.tower = self.whole.model.vision_model
         self.connector = self.whole.model.connector
+        _begin_as_convolution(self.tower)
         width = settings.text_config.hidden_size
-        # For learning only; not part of the checkpoint. Where the shapes of a frame are, and whether a statement is right.
-        self.places = nn.Linear(ROWS * width, 24 * 4)
+        # For learning only; not part of the checkpoint. What a patch is of, the shapes whose middle is in a row's part of
+        # the frame, what became of them since they were first seen, and whether a statement is right.
+        self.patches = nn.Linear(settings.vision_config.hidden_size, 25 + 3)
+        self.places = nn.Linear(width, 24 * 4)
+        self.changes = nn.Linear(width, 24 * 5)
         self.truth = nn.Linear(width, 1)
 
-    def see(self, pixels: Tensor) -> Tensor:
-        """Rows for frames: bytes of (n, side, side, 3) to (n, ROWS, width)."""
+    def see(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows for frames: bytes of (n, side, side, 3) to (n, ROWS, width); and the patches that they are made of."""
         pixels = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1
         embeddings = self.tower.embeddings
         patches = embeddings.patch_embedding(pixels).flatten(2).transpose(1, 2)
         patches = patches + embeddings.position_embedding.weight
-        return self.connector(self.tower.post_layernorm(self.tower.encoder(inputs_embeds=patches).last_hidden_state))
+        for layer in self.tower.encoder.layers:
+            attention = layer.self_attn
+            h = layer.layer_norm1(patches)
+            split = lambda y: y.view(*y.shape[:2], -1, attention.head_dim).transpose(1, 2)
+            out = _attention(split(attention.q_proj(h)), split(attention.k_proj(h)), split(attention.v_proj(h)))
+            patches = patches + attention.out_proj(out.transpose(1, 2).reshape(h.shape))
+            patches = patches + layer.mlp(layer.layer_norm2(patches))
+        patches = self.tower.post_layernorm(patches)
+        return self.connector(patches), patches
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.text.embed_tokens(ids)
@@ -81,7 +97,7 @@ class Pocket(nn.Module):
             if past is not None:
                 k, v = (torch.cat([_spread(old, count), new], 2) for old, new in zip(past[index], (k, v)))
             found.append((k, v))
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+            out = _attention(q, k, v, mask, mask is None)
             x = x + attention.o_proj(out.transpose(1, 2).reshape(count, length, -1))
             x = x + layer.mlp(layer.post_attention_layernorm(x))
             if index == early:
@@ -90,6 +106,48 @@ class Pocket(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         return self.whole.lm_head(x)
+
+
+def _begin_as_convolution(tower: nn.Module) -> None:
+    """Patches begin with what they show in one half and where they are in the other, and the heads of the first layers look
+    at neighbours: a tower that begins so tells forms apart many times sooner than one that begins anywhere."""
+    width = tower.config.hidden_size
+    half, head = width // 2, width // tower.config.num_attention_heads
+    # Where they are: sines and cosines of the row and of the column, at several speeds.
+    at, speeds = torch.arange(GRID) - (GRID - 1) / 2, math.pi / 2 ** torch.linspace(0, 3.5, half // 4)
+    waves = torch.stack([(at[:, None] * speeds).sin(), (at[:, None] * speeds).cos()], -1).flatten(1)
+    down, across = waves[:, None].expand(-1, GRID, -1), waves[None].expand(GRID, -1, -1)
+    place = torch.cat([down, across], -1).reshape(GRID * GRID, half)
+    embeddings = tower.embeddings
+    with torch.no_grad():
+        embeddings.position_embedding.weight.zero_()[:, half:] = place
+        patch = embeddings.patch_embedding
+        nn.init.normal_(patch.weight, std=0.6 * patch.weight[0].numel() ** -0.5)
+        patch.weight[half:] = 0
+        sides = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+        corners = [(-1, -1), (-1, 1), (1, -1), (1, 1)]
+        for layer, ways in zip(tower.encoder.layers, (sides, corners, sides)):
+            attention = layer.self_attn
+            for number, way in enumerate(ways):
+                rows = slice(number * head, (number + 1) * head)
+                # Every other speed of the row and of the column, turned by as much as the neighbour is away.
+                for projection, turned in ((attention.k_proj, False), (attention.q_proj, True)):
+                    weight = torch.zeros(head, width)
+                    for axis in (0, 1):
+                        for index in range(head // 4):
+                            speed = speeds[2 * index]
+                            out, into = axis * head // 2 + 2 * index, half + axis * half // 2 + 4 * index
+                            turn = way[axis] * speed if turned else torch.tensor(0.0)
+                            # The sine and the cosine of (place + way) out of those of the place.
+                            weight[out, into], weight[out, into + 1] = turn.cos(), turn.sin()
+                            weight[out + 1, into], weight[out + 1, into + 1] = -turn.sin(), turn.cos()
+                    projection.weight[rows] = 1.7 * weight + 0.02 * torch.randn(head, width)
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    """In float32: the CPU's attention in bfloat16 takes four times as long on the way back."""
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=mask, is_causal=causal)
 
 
 def _spread(old: Tensor, count: int) -> Tensor:

@@ -27,7 +27,7 @@ from world import COLOURS, KINDS, MOVES, SHAPES, Clip, Fact, Shape
 
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
 FRAMES = 8
-SIDE = 64
+SIDE = 96
 TASKS = ["hallucination", "omission", "score"]
 
 
@@ -62,6 +62,11 @@ def _some_fact(who: Shape, facts: list[Fact], rng: random.Random, but: tuple[str
         others = [fact.who for fact in facts if fact.who != who] or [shape for shape in SHAPES if shape != who]
         return Fact(who, kind, rng.choice(others))
     return Fact(who, kind)
+
+
+def some_fact(rng: random.Random) -> Fact:
+    """Any fact."""
+    return _some_fact(rng.choice(SHAPES), [], rng)
 
 
 def wrong(fact: Fact, clip: Clip, rng: random.Random) -> Fact:
@@ -202,14 +207,23 @@ def _try_score(clip: Clip, other: Clip, rng: random.Random, want: int, kind: str
     return sample
 
 
+def statements(clip: Clip, rng: random.Random) -> tuple[str, str, list[tuple[int, bool]]]:
+    """A few statements about a clip as a caption of some type: the type, the text, where each ends and whether it is right."""
+    told = rng.sample(clip.facts, rng.randint(1, 2))
+    told = list(dict.fromkeys(wrong(fact, clip, rng) if rng.random() < 0.5 else fact for fact in told))
+    kind = rng.choice(TYPES)
+    text, ends = sentences.caption(told, kind, rng)
+    return kind, text, [(end, fact in clip.facts) for end, fact in ends]
+
+
 # --- counts ---
 
 
-def _listed(facts: list[Fact]) -> str:
+def listed(facts: list[Fact]) -> str:
     return "".join(f"{number}. {capital(plain(fact))}\n" for number, fact in enumerate(facts, 1))
 
 
-def _truth(facts: list[Fact], rng: random.Random) -> list[dict]:
+def events(facts: list[Fact], rng: random.Random) -> list[dict]:
     """Ground-truth events of a record."""
     return [{"caption": capital(sentences.said(fact, rng, tense=rng.choice([0, 0, 0, 1])))} for fact in facts]
 
@@ -243,10 +257,10 @@ def hallucination_sample(clip: Clip, rng: random.Random) -> Sample:
             because = f"{plain(same[0])}" if same else f"there is no {fact.who}"
         lines += f"• Event #{number} – This event — {plain(fact)} — was {label} because {because}.\n"
     answer = (
-        f"EXTRACTED_EVENTS:\n{_listed(told)}\nCRITERIA_REVIEW:\n- Apply the hallucination criteria defined in STEP 2 above."
+        f"EXTRACTED_EVENTS:\n{listed(told)}\nCRITERIA_REVIEW:\n- Apply the hallucination criteria defined in STEP 2 above."
         f"\n\nEVENT-BY-EVENT REASONING:\n{lines}\nFINAL METRICS:\n- HALLUCINATION_COUNT: {count}"
     )
-    return Sample("hallucination", {"events": _truth(truth, rng), "caption": text}, answer, counts=(count,))
+    return Sample("hallucination", {"events": events(truth, rng), "caption": text}, answer, counts=(count,))
 
 
 REVIEW = (
@@ -290,10 +304,10 @@ def omission_sample(clip: Clip, rng: random.Random) -> Sample:
             f"This event was {'' if flag else 'not '}an inserted one.\n"
         )
     answer = (
-        f"GROUND_TRUTH_EVENTS:\n{_listed(truth)}\nCRITERIA_REVIEW:\n{REVIEW}\n\nEVENT-BY-EVENT REASONING:\n{lines}\n"
+        f"GROUND_TRUTH_EVENTS:\n{listed(truth)}\nCRITERIA_REVIEW:\n{REVIEW}\n\nEVENT-BY-EVENT REASONING:\n{lines}\n"
         f"FINAL METRICS:\n- TOTAL_OMISSION_COUNT: {total}\n- INSERTED_OMISSION_COUNT: {int(of_inserted)}"
     )
-    fields = {"events": _truth(truth, rng), "caption": text}
+    fields = {"events": events(truth, rng), "caption": text}
     if inserted is not None:
         fields["inserted_index"] = inserted
     return Sample("omission", fields, answer, counts=(total, int(of_inserted)))
@@ -310,21 +324,27 @@ NO_EVENT = "No event was inserted into this video: INSERTED_OMISSION_COUNT is 0.
 FRAMES_BEFORE = "### **Input:**"
 
 
+def events_text(truth: list[dict]) -> str:
+    lines = [f"Ground Truth Event #{number}:\nGround Truth Caption: {event['caption']}" for number, event in enumerate(truth, 1)]
+    return "\n\n".join(lines)
+
+
 def values(sample: Sample) -> dict[str, tuple[str, str]]:
-    """What stands for each placeholder: the record's field, and its text."""
+    """What stands for each placeholder: the record's field, and its text. What comes from no field is trusted."""
     fields = sample.fields
     if sample.task == "score":
         return {
-            "caption_type": ("caption_type", fields["caption_type"]), "output": ("caption", fields["caption"]),
+            "caption_type": ("", fields["caption_type"]), "output": ("caption", fields["caption"]),
             "reference": ("reference", fields["reference"]),
         }
-    events = [f"Ground Truth Event #{n}:\nGround Truth Caption: {event['caption']}" for n, event in enumerate(fields["events"], 1)]
-    found = {"GROUND_TRUTH_EVENTS": ("events", "\n\n".join(events)), "INFERENCE_CAPTION": ("caption", fields["caption"])}
+    found = {
+        "GROUND_TRUTH_EVENTS": ("events", events_text(fields["events"])), "INFERENCE_CAPTION": ("caption", fields["caption"])
+    }
     if sample.task == "omission":
         at = fields.get("inserted_index")
-        found["INSERT_POSITION"] = ("", "none" if at is None else str(at + 1))
+        found["INSERT_POSITION"] = ("", "none") if at is None else ("inserted_index", str(at + 1))
         text = NO_EVENT if at is None else f"Ground Truth Caption: {fields['events'][at]['caption']}"
-        found["INSERTED_EVENT"] = ("", text)
+        found["INSERTED_EVENT"] = ("" if at is None else "events", text)
     return found
 
 
@@ -332,15 +352,23 @@ def pieces(sample: Sample, template: str) -> list[tuple[str, str, str]]:
     """The user's message in order: `trusted`, `untrusted` or `frames`, the text, and the field that it is."""
     found, out, rest = values(sample), [], template
     names = PLACEHOLDERS[sample.task]
+
+    def add(text: str, field: str = "") -> None:
+        kind = "untrusted" if field else "trusted"
+        # Trusted text is read as one, however many pieces it has.
+        if out and kind == out[-1][0] == "trusted":
+            text = out.pop()[1] + text
+        out.append((kind, text, field))
+
     while rest:
         places = [(rest.find("{" + name + "}"), name) for name in names]
         places = [place for place in places if place[0] >= 0]
         if not places:
-            out.append(("trusted", rest, ""))
+            add(rest)
             break
         at, name = min(places)
-        out.append(("trusted", rest[:at], ""))
-        out.append(("untrusted", found[name][1], found[name][0]))
+        add(rest[:at])
+        add(found[name][1], found[name][0])
         rest = rest[at + len(name) + 2 :]
     if sample.task == "score":
         (_, text, _), *others = out

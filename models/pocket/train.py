@@ -4,8 +4,10 @@
     python models/pocket/tokens.py                          # once: the tokenizer
     python models/pocket/train.py --out DIR [--minutes 60]  # goes on where it stopped
 
-Stages, in order: `eyes` (the tower alone: where each shape of a frame is), `facts` (what happens in a clip), `short` (the
-three tasks with a few words of their rubric), `full` (with the whole rubric). The rubric is read once for a batch and the
+Stages, in order: `eyes` (the tower alone: where each shape of a picture is), `facts` (what happens in a clip), `list` (the
+events of a text, one by one), `short` (the three tasks with a few words of their rubric), `full` (with the whole rubric).
+From `list` on, heads that are not part of the checkpoint also ask the layers what became of each shape and which statements
+of a caption are right. The rubric is read once for a batch and the
 frames once for a clip, and gradients flow through both. DIR keeps a checkpoint of weights, optimisers and counters, written
 every few minutes; a run that is stopped goes on with the same samples as if it had not been.
 """
@@ -24,19 +26,20 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from batches import Batch, Words, clip_batch, text_batch
-from model import ROWS, Pocket
+from batches import Batch, Words, clip_batch, eyes_batch, list_batch, text_batch
+from model import GRID, ROWS, Pocket
 from tasks import IMAGE
 
-# name: steps, what a step is made of (task, clips or samples, captions of each clip), highest learning rate.
-STAGES: dict[str, tuple[int, list[tuple[str, int, int]], float]] = {
-    "eyes": (1500, [("eyes", 8, 0)], 1.0),
-    "facts": (1500, [("facts", 16, 1), ("hallucination", 6, 0)], 1.0),
-    "short": (6000, [("score", 8, 4), ("facts", 4, 1), ("text", 8, 0)], 1.0),
-    "full": (1500, [("score", 8, 4), ("facts", 4, 1), ("text", 8, 0)], 0.5),
+# name: steps, what a step is made of (task, clips or samples, captions of each clip), learning rate at first and at last.
+STAGES: dict[str, tuple[int, list[tuple[str, int, int]], tuple[float, float]]] = {
+    "eyes": (1400, [("eyes", 96, 0)], (1.0, 0.05)),
+    "facts": (300, [("facts", 16, 1), ("text", 6, 0)], (0.8, 0.8)),
+    "list": (300, [("list", 64, 0), ("score", 3, 4), ("eyes", 32, 0)], (0.8, 0.8)),
+    "short": (410, [("score", 8, 4), ("text", 12, 0), ("eyes", 32, 0)], (0.8, 0.5)),
+    "full": (90, [("score", 8, 4), ("text", 10, 0), ("eyes", 32, 0)], (0.5, 0.02)),
 }
-# The layer whose words on statements are looked at.
-EARLY = 4
+# The layers that know what became of shapes, and which statements are right.
+SOON, EARLY = 2, 4
 
 
 def parts(words: Words, stage: str, step: int) -> list[Batch]:
@@ -48,8 +51,12 @@ def parts(words: Words, stage: str, step: int) -> list[Batch]:
             task = ("hallucination", "omission")[step % 2]
         if task in ("hallucination", "omission"):
             out.append(text_batch(words, task, count, rng))
+        elif task == "list":
+            out.append(list_batch(words, count, rng))
+        elif task == "eyes":
+            out.append(eyes_batch(count, rng))
         else:
-            out.append(clip_batch(words, "facts" if task == "eyes" else task, count, each, rng))
+            out.append(clip_batch(words, task, count, each, rng))
     return out
 
 
@@ -62,22 +69,66 @@ def producer(stages: list[tuple[str, int]], queue: multiprocessing.Queue) -> Non
             queue.put((stage, step, parts(words, stage, step)))
 
 
-def seeing_loss(model: Pocket, rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """How far the rows of frames are from telling where each shape is."""
-    said = model.places(rows.flatten(1)).view(-1, 24, 4)
+def seeing_loss(model: Pocket, rows: torch.Tensor, patches: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """How far patches and rows are from telling which shape is where, and how often rows name a shape that is there."""
     places = places.view(-1, 24, 4)
-    there = places[..., 0]
-    presence = F.binary_cross_entropy_with_logits(said[..., 0], there, reduction="sum") / len(rows)
-    far = ((said[..., 1:] - places[..., 1:]).abs().sum(-1) * there).sum() / there.sum()
-    return presence + 4 * far
+    there, at, size = places[..., 0] > 0, places[..., 1:3], places[..., 3] / 4
+    middles = (torch.arange(GRID) + 0.5) / GRID
+    middles = torch.stack(torch.meshgrid(middles, middles, indexing="xy"), -1).view(-1, 2)
+    # Of each patch: the shape that covers it, if one does.
+    outside = (torch.cdist(middles[None], at) - size[:, None]).masked_fill(~there[:, None], 9.0)
+    outside, which = outside.min(-1)
+    covered = outside < 0.03
+    said = model.patches(patches).float()
+    loss = F.cross_entropy(said[..., :25].flatten(0, 1), torch.where(covered, which, 24).flatten())
+    mine = torch.gather(places[..., 1:], 1, which[..., None].expand(-1, -1, 3))
+    loss = 2 * loss + ((said[..., 25:] - mine).abs().sum(-1) * covered).sum() / covered.sum()
+    # Of each row: the shapes whose middle is in its part of the frame.
+    here = cells(places)
+    said = model.places(rows).float().view(-1, ROWS, 24, 4)
+    presence = F.binary_cross_entropy_with_logits(said[..., 0], here.float(), reduction="sum") / len(rows)
+    far = (said[..., 1:] - places[:, None, :, 1:]).abs().sum(-1)
+    found = (said[..., 0] > 0)[here].float().mean().item()
+    return loss + presence + 4 * (far * here).sum() / here.sum(), found
+
+
+def cells(places: torch.Tensor) -> torch.Tensor:
+    """Which row has which shape: (frames, ROWS, 24)."""
+    side = GRID // 2
+    cell = (places[..., 1:3] * side).long().clamp(0, side - 1)
+    here = F.one_hot(cell[..., 1] * side + cell[..., 0], ROWS).bool() & (places[..., :1] > 0)
+    return here.transpose(1, 2)
+
+
+def level(x: torch.Tensor) -> torch.Tensor:
+    """What layers say grows with their number; heads for learning read it at one scale."""
+    return F.rms_norm(x.float(), x.shape[-1:])
+
+
+def change_loss(model: Pocket, rows: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float]:
+    """How far a layer is from knowing what became of each shape since it was first seen, in the row where it is; and by how
+    much of the frame's side it is wrong about the way that it went."""
+    here = cells(batch.places.view(-1, 24, 4))
+    said = model.changes(level(rows)).float().view(-1, ROWS, 24, 5)[here]
+    right = batch.changes.view(-1, 1, 24, 5).expand(-1, ROWS, -1, -1)[here]
+    far = (said[:, :3] - right[:, :3]).abs()
+    flags = F.binary_cross_entropy_with_logits(said[:, 3:], right[:, 3:])
+    return 4 * far.sum(-1).mean() + flags, far[:, :2].mean().item()
+
+
+def truth_loss(model: Pocket, middle: torch.Tensor, marks: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """How far a layer is from knowing which statements are right, where each of them ends; and how often it is."""
+    row, at, so = marks.T
+    said = model.truth(level(middle[row, at]))[:, 0].float()
+    return F.binary_cross_entropy_with_logits(said, so.float()), ((said > 0) == so.bool()).float().mean().item()
 
 
 def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bool) -> tuple[torch.Tensor, dict]:
     told = {}
     if batch.looks is not None:
         clips, frames = batch.looks.shape[:2]
-        rows = model.see(batch.looks.flatten(0, 1))
-        seeing = seeing_loss(model, rows, batch.places)
+        rows, patches = model.see(batch.looks.flatten(0, 1))
+        seeing, told["found"] = seeing_loss(model, rows, patches, batch.places)
         told["see"] = seeing.item()
         if eyes_only:
             return seeing, told
@@ -86,7 +137,8 @@ def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bo
         embeds = model.embed(batch.frames)
         where = batch.frames == words.id(IMAGE)
         embeds = embeds.masked_scatter(where[..., None], rows.view(clips, frames * ROWS, -1).to(embeds.dtype))
-        _, past, _ = model.read(embeds, past)
+        _, past, soon = model.read(embeds, past, SOON)
+        changing, told["change"] = change_loss(model, soon[where], batch)
     hidden, _, middle = model.read(model.embed(batch.tokens), past, EARLY)
     wanted = batch.targets >= 0
     said, right = model.logits(hidden[wanted]).float(), batch.targets[wanted]
@@ -105,36 +157,41 @@ def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bo
         told["score"] = good[digit].float().mean().item()
         # The score is one token of many and worth more than the rest of the answer.
         loss = loss + 0.5 * each[digit].mean()
-        row, at, so = batch.marks.T
-        truth = model.truth(middle[row, at])[:, 0].float()
-        statement = F.binary_cross_entropy_with_logits(truth, so.float())
-        told["truth"] = ((truth > 0) == so.bool()).float().mean().item()
-        loss = loss + 0.5 * statement + 0.05 * seeing
+        short_middle = model.read(model.embed(batch.statements), past, EARLY)[2]
+        statement, told["alone"] = truth_loss(model, short_middle, batch.truths)
+        inside, told["truth"] = truth_loss(model, middle, batch.marks)
+        loss = loss + 0.5 * inside + 0.5 * statement + 0.1 * seeing + changing
     elif batch.looks is not None:
-        loss = loss + 0.1 * seeing
+        loss = loss + 0.1 * seeing + changing
     return loss, told
 
 
 def rate(stage: str, step: int) -> float:
-    steps, _, highest = STAGES[stage]
-    warm = min(1.0, (step + 1) / 100)
-    down = 0.5 * (1 + math.cos(math.pi * step / steps))
-    return highest * warm * (0.05 + 0.95 * down)
+    steps, _, (first, last) = STAGES[stage]
+    warm = min(1.0, (step + 1) / 50)
+    return warm * (last + (first - last) * 0.5 * (1 + math.cos(math.pi * step / steps)))
 
 
 def optimisers(model: Pocket) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of layers, AdamW for all else."""
-    matrices, rest = [], []
+    groups: dict[str, list] = {"decoder": [], "tower": [], "rest": [], "patch": []}
     for name, parameter in model.named_parameters():
-        inside = ".layers." in name or "modality_projection" in name
-        (matrices if parameter.ndim == 2 and inside else rest).append(parameter)
-    return [
-        torch.optim.Muon(matrices, lr=MUON, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=ADAM, betas=(0.9, 0.98), weight_decay=0.0),
-    ]
+        if "patch_embedding" in name:
+            groups["patch"].append(parameter)
+        elif parameter.ndim == 2 and (".layers." in name or "modality_projection" in name):
+            groups["decoder" if "text_model" in name else "tower"].append(parameter)
+        else:
+            groups["rest"].append(parameter)
+    muon = lambda group: torch.optim.Muon(groups[group], lr=0, weight_decay=0.02, adjust_lr_fn="match_rms_adamw")
+    adam = lambda group: torch.optim.AdamW(groups[group], lr=0, betas=(0.9, 0.98), weight_decay=0.0)
+    return [muon("decoder"), muon("tower"), adam("rest"), adam("patch")]
 
 
-MUON, ADAM = 3e-3, 3e-3
+def rates(stage: str, step: int) -> list[float]:
+    """Learning rates of the optimisers. What was learned in the first stage is changed slowly in later ones."""
+    now = rate(stage, step)
+    tower = 1.0 if stage == "eyes" else 0.3
+    return [3e-3 * now, 3e-3 * now * tower, 2e-3 * now, 4e-4 * now * tower]
 
 
 def main() -> None:
@@ -154,9 +211,13 @@ def main() -> None:
     stage, step, spent = names[0], 0, 0.0
     if kept.exists():
         state = torch.load(kept, weights_only=False)
-        model.load_state_dict(state["model"])
-        for opt, saved in zip(opts, state["opts"]):
-            opt.load_state_dict(saved)
+        model.load_state_dict(state["model"], strict=False)
+        try:
+            for opt, saved in zip(opts, state["opts"]):
+                opt.load_state_dict(saved)
+        except ValueError as error:
+            print("optimisers begin anew:", error)
+            opts = optimisers(model)
         stage, step, spent = state["stage"], state["step"], state["spent"]
         print("goes on at", stage, step, f"after {spent / 60:.0f} minutes", flush=True)
     todo = [(name, step if name == stage else 0) for name in names[names.index(stage) :]]
@@ -178,13 +239,13 @@ def main() -> None:
             found_stage, found_step, batches = queue.get()
             assert (found_stage, found_step) == (stage, step)
             waited = time.monotonic() - begun
-            for opt, highest in zip(opts, (MUON, ADAM)):
+            for opt, now in zip(opts, rates(stage, step)):
                 for group in opt.param_groups:
-                    group["lr"] = highest * rate(stage, step)
+                    group["lr"] = now
             line = {"stage": stage, "step": step}
             for batch in batches:
                 with torch.autocast("cpu", torch.bfloat16, enabled=not options.float32):
-                    loss, told = losses(model, words, batch, short=stage != "full", eyes_only=stage == "eyes")
+                    loss, told = losses(model, words, batch, short=stage != "full", eyes_only=batch.task == "eyes")
                 loss.backward()
                 line |= {f"{batch.task}.{key}": round(value, 4) for key, value in told.items()}
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use super::End;
 use super::exit::Usage;
 use super::interrupt::listen_for_interrupt;
-use super::model::{open_device, precision};
+use super::model::{open_device, precision, remark};
 use super::output::{say, write};
 use super::progress::Waiting;
 use crate::bench::report::{BenchFormat, render, render_comparison};
@@ -21,7 +21,7 @@ use crate::model::device::DeviceChoice;
 use crate::model::load::sees;
 use crate::model::quantise::by_name;
 use crate::model::weights::Quant;
-use crate::model::{LoadOptions, Template};
+use crate::model::{LoadOptions, Template, pocket};
 use crate::task::Catalog;
 
 const EXAMPLES: &str = "\
@@ -75,8 +75,9 @@ enum Verb {
 
 #[derive(Debug, ClapArgs)]
 struct Measure {
-    /// The judge: a .gguf file, a model's folder, a repository in the local Hugging Face cache, or shape:NAME
-    #[arg(long, required_unless_present = "shape", conflicts_with = "shape")]
+    /// The judge: a .gguf file, a model's folder, a repository in the local Hugging Face cache, or shape:NAME; pocket (built
+    /// in, a toy) unless said otherwise
+    #[arg(long, conflicts_with = "shape")]
     judge: Option<String>,
     /// A judge with random weights in the shape of a public model: qwen2.5-vl-3b, qwen3-vl-2b, smolvlm2-500m, …
     #[arg(long, value_name = "NAME")]
@@ -188,7 +189,7 @@ impl Measure {
         let name = match (&self.judge, &self.shape) {
             (Some(judge), _) => judge.clone(),
             (None, Some(shape)) => format!("{}{shape}", crate::model::synthetic::PREFIX),
-            (None, None) => return Err(Usage("name a judge: --judge MODEL, or --shape NAME".to_owned()).into()),
+            (None, None) => pocket::NAME.to_owned(),
         };
         if judge::scripted(&name).is_some() {
             return Err(Usage(format!("{name} replays answers: there is nothing to measure; name a model")).into());
@@ -235,6 +236,7 @@ impl Measure {
             loads: self.loads,
         };
         let interrupt = listen_for_interrupt()?;
+        remark(&name);
         let mut waiting = Waiting::new("beginning", self.quiet);
         let measured = measure(&options, &interrupt, &mut |now| {
             waiting.say(&match now {

@@ -98,11 +98,7 @@ pub(super) fn name_file(error: crate::media::MediaError, name: &str) -> anyhow::
 fn write(out: &Path, frames: &Frames) -> Result<()> {
     let is_sheet = out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) && !out.is_dir();
     if is_sheet {
-        let damaged: Vec<_> = frames.faults.iter().flat_map(|fault| fault.frames.iter().copied()).collect();
-        let sheet = sheet::sheet(&frames.frames, &damaged);
-        let mut png = Cursor::new(Vec::new());
-        sheet.write_to(&mut png, ImageFormat::Png)?;
-        return save(out, png.get_ref());
+        return write_sheet(out, frames);
     }
     fs::create_dir_all(out).map_err(|error| anyhow!("{}: {error}", out.display()))?;
     let mut written = BTreeSet::new();
@@ -120,6 +116,14 @@ fn write(out: &Path, frames: &Frames) -> Result<()> {
         save(&out.join(format!("frame-{:06}-{time:.3}s.png", index.0)), png.get_ref())?;
     }
     Ok(())
+}
+
+/// Writes a contact sheet.
+pub(super) fn write_sheet(out: &Path, frames: &Frames) -> Result<()> {
+    let damaged: Vec<_> = frames.faults.iter().flat_map(|fault| fault.frames.iter().copied()).collect();
+    let mut png = Cursor::new(Vec::new());
+    sheet::sheet(&frames.frames, &damaged).write_to(&mut png, ImageFormat::Png)?;
+    save(out, png.get_ref())
 }
 
 fn save(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::End;
 use super::exit::Usage;
-use super::model::ModelFlags;
+use super::model::{ModelFlags, remark};
 use super::output::{print, printable_lines, say, stream};
 use super::progress::Waiting;
 use super::show::{self, ShowFlags, parts, told};
@@ -18,7 +18,7 @@ use crate::bench::peak_memory;
 use crate::engine::{Generated, Generating, Generation, GenerationEnd, Prefix, Sampler, generate, top};
 use crate::judge::JudgeError;
 use crate::model::read::read_file;
-use crate::model::{Model, ModelError, ModelPrompt, Shown, TokenId};
+use crate::model::{Model, ModelError, ModelPrompt, Shown, TokenId, pocket};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,8 +42,9 @@ const MAX_TOKENS: usize = 512;
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The model: a .gguf file, a folder with config.json, or a repository in the local Hugging Face cache
-    #[arg(long)]
+    /// The model: a .gguf file, a folder with config.json, a repository in the local Hugging Face cache, or
+    /// pocket (built in, a toy)
+    #[arg(long, default_value = pocket::NAME)]
     model: String,
     /// What the model is asked
     #[arg(long, required_unless_present_any = ["ids", "ids_file"], allow_hyphen_values = true)]
@@ -78,6 +79,7 @@ impl Args {
         let load = self.flags.load()?;
         let sampling = self.flags.sampling()?;
         let start = Instant::now();
+        remark(&self.model);
         let waiting = Waiting::new(&format!("loading {}", self.model), self.json);
         let model = Model::load(&self.model, &load);
         waiting.end();

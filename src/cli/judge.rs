@@ -18,6 +18,7 @@ use super::progress::Waiting;
 use crate::answer::CountFrom;
 use crate::dataset::{Entry, Record};
 use crate::judge::Said;
+use crate::model::pocket;
 use crate::run::{Setting, judge_record};
 use crate::task::Catalog;
 use crate::verdict::{Distribution, Outcome, RuleCheck, Scored, Verdict};
@@ -39,9 +40,9 @@ pub struct Args {
     /// The task: hallucination, omission, score, or one of --prompts
     #[arg(long)]
     task: String,
-    /// Who judges: a .gguf file, a model's folder, a repository in the local Hugging Face cache, or scripted:FILE, which
-    /// replays recorded answers
-    #[arg(long)]
+    /// Who judges: a .gguf file, a model's folder, a repository in the local Hugging Face cache, pocket (built in, a toy), or
+    /// scripted:FILE, which replays recorded answers
+    #[arg(long, default_value = pocket::NAME)]
     judge: String,
     /// A record as JSON (up to 16 MiB) instead of the flags below; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["caption", "event", "inserted_index", "caption_type",

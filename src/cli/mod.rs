@@ -5,6 +5,7 @@
 
 mod bench;
 mod completions;
+mod demo;
 mod exit;
 mod frames;
 mod generate;
@@ -52,6 +53,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// See it work: eight shipped clips, two made-up systems, three tasks, the built-in judge
+    Demo(demo::Args),
     /// Judge a data set into a run folder; the same command goes on where it stopped
     Run(run::Args),
     /// Judge one caption, given by flags
@@ -87,6 +90,7 @@ impl Cli {
     /// Does what was asked.
     pub fn run(self) -> Result<End> {
         match self.command {
+            Command::Demo(args) => args.run(),
             Command::Run(args) => args.run(),
             Command::Judge(args) => args.run(),
             Command::Summarize(args) => args.run(),

@@ -15,7 +15,7 @@ use crate::model::device::{self, DeviceChoice};
 use crate::model::linear::{Compute, Kernels};
 use crate::model::quantise::{TYPES, by_name};
 use crate::model::weights::Quant;
-use crate::model::{LoadOptions, Template};
+use crate::model::{LoadOptions, Template, pocket};
 use crate::task::{AnswerSpec, Task};
 
 /// How a model is loaded, and how it chooses its words.
@@ -233,6 +233,13 @@ pub fn check_no_reason(given: bool, task: &Task) -> Result<()> {
     }
 }
 
+/// Says what the built-in model is, if it is the one.
+pub fn remark(name: &str) {
+    if name == pocket::NAME {
+        say(&format!("note: {}", pocket::REMARK));
+    }
+}
+
 /// Opens a judge by its name.
 pub fn open_judge(
     name: &str,
@@ -265,6 +272,7 @@ pub fn open_judge(
             return Err(Usage(format!("--batch {}: give a number from 1 to {MOST_AT_ONCE}", settings.batch)).into());
         }
     }
+    remark(name);
     let mut waiting = Waiting::new(&format!("loading {name}"), quiet);
     let opened = judge::open(name, &settings, &mut |bytes| waiting.add(bytes));
     waiting.end();

@@ -12,11 +12,11 @@ use super::End;
 use super::output::{print, printable_lines, say};
 use super::progress::Waiting;
 use super::synth::synth;
-use crate::model::ModelError;
 use crate::model::locate::{Located, cache, locate};
 use crate::model::lock::{self, Lock};
 use crate::model::manifest::{Manifest, Manifests, Memory, Stored};
 use crate::model::verify::{Verified, verify};
+use crate::model::{ModelError, pocket};
 use crate::run::write_atomic;
 
 const EXAMPLES: &str = "\
@@ -121,6 +121,7 @@ fn list(manifests: &Manifests, as_json: bool) -> Result<End> {
     for manifest in manifests.iter() {
         let Memory { bf16, q4k, .. } = manifest.memory();
         let here = match here(manifest) {
+            _ if manifest.repository == pocket::NAME => "built in",
             None => "no",
             Some(place) if missing(manifest, &place).is_empty() => "yes",
             Some(_) => "in part",
@@ -151,6 +152,8 @@ fn show(manifests: &Manifests, name: &str, as_json: bool) -> Result<End> {
     let (manifest, place) = resolve(manifests, name);
     let (manifest, place) = match (manifest, place) {
         (None, Err(error)) => return Err(error.into()),
+        // What is built in is not brought from anywhere.
+        (Some(manifest), Err(error)) if manifest.repository == pocket::NAME => return Err(error.into()),
         (manifest, place) => (manifest, place.ok()),
     };
     if as_json {
@@ -332,5 +335,8 @@ fn billions(count: u64) -> String {
 }
 
 fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
+    match bytes {
+        0..100_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
 }

@@ -15,6 +15,7 @@ use super::progress::Bar;
 use crate::answer::CountFrom;
 use crate::dataset::Limits;
 use crate::metrics::Summary;
+use crate::model::pocket;
 use crate::report::{ReportFormat, render};
 use crate::run::{Plan, RunEnd, run};
 use crate::task::Catalog;
@@ -42,9 +43,9 @@ pub struct Args {
     /// The data set, JSON Lines (capjudge schema record)
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// Who judges: a .gguf file, a model's folder, a repository in the local Hugging Face cache, or scripted:FILE, which
-    /// replays recorded answers
-    #[arg(long)]
+    /// Who judges: a .gguf file, a model's folder, a repository in the local Hugging Face cache, pocket (built in, a toy), or
+    /// scripted:FILE, which replays recorded answers
+    #[arg(long, default_value = pocket::NAME)]
     judge: String,
     /// The run's folder; made if it is not there
     #[arg(long, value_name = "DIR")]

@@ -14,7 +14,7 @@ use super::output::{print, printable_lines};
 use crate::model::gguf::GgufFile;
 use crate::model::locate::{Located, locate};
 use crate::model::tokenizer::MAX_TEXT_BYTES;
-use crate::model::{Piece, TokenId, Tokenizer};
+use crate::model::{Piece, TokenId, Tokenizer, pocket};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,8 +26,9 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The model: a .gguf file, a folder with tokenizer.json, or a repository in the local Hugging Face cache
-    #[arg(long)]
+    /// The model: a .gguf file, a folder with tokenizer.json, a repository in the local Hugging Face cache, or
+    /// pocket (built in, a toy)
+    #[arg(long, default_value = pocket::NAME)]
     model: String,
     /// The text; standard input if neither --text nor --file is given
     #[arg(long, conflicts_with = "file", allow_hyphen_values = true)]

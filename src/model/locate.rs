@@ -1,7 +1,7 @@
-//! Finds a model by its name: a file, a folder, or a repository in the local Hugging Face cache.
+//! Finds a model by its name: the built-in one, a file, a folder, or a repository in the local Hugging Face cache.
 //!
-//! Invariant: nothing is downloaded, and no repository id or revision leads out of the cache. A path that exists wins
-//! over a repository of the same name.
+//! Invariant: nothing is downloaded, and no repository id or revision leads out of the cache. `pocket` is the built-in
+//! model wherever one stands; else a path that exists wins over a repository of the same name.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use hf_hub::{Cache, Repo, RepoType};
 
-use super::ModelError;
+use super::{ModelError, pocket};
 
-const WAYS: &str = "name a .gguf file, a folder with config.json, or a repository as `org/name` or `org/name@revision`";
+const WAYS: &str = "name a .gguf file, a folder with config.json, a repository as `org/name` or `org/name@revision`, or \
+                    `pocket`, which is built in";
 
 /// Where a model is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +24,11 @@ pub enum Located {
     Folder(PathBuf),
 }
 
-/// Finds a model by a path or by a repository id, in the cache that the environment names.
+/// Finds a model by a path, by a repository id in the cache that the environment names, or the built-in one.
 pub fn locate(name: &str) -> Result<Located, ModelError> {
+    if name == pocket::NAME {
+        return pocket::folder().map(Located::Folder);
+    }
     locate_in(name, cache().as_deref())
 }
 

@@ -9,12 +9,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::ModelError;
 use super::files::{Hash, is_plain};
 use super::locate::is_repository;
 use super::read::read_file;
+use super::{ModelError, pocket};
 
-const BUILT_IN: [(&str, &str); 8] = [
+const BUILT_IN: [(&str, &str); 9] = [
+    (pocket::NAME, pocket::MANIFEST),
     ("qwen2.5-vl-3b", include_str!("../../models/qwen2.5-vl-3b.toml")),
     ("qwen2.5-vl-7b", include_str!("../../models/qwen2.5-vl-7b.toml")),
     ("qwen3-vl-2b", include_str!("../../models/qwen3-vl-2b.toml")),
@@ -35,7 +36,7 @@ pub struct Manifest {
     /// What it is called here: the name of its file.
     #[serde(skip_deserializing)]
     pub name: String,
-    /// Its repository, `org/name`.
+    /// Its repository, `org/name`, or `pocket`, which has none.
     pub repository: String,
     /// The `model_type` of its `config.json`.
     pub architecture: String,
@@ -125,7 +126,7 @@ impl Manifest {
     }
 
     fn check(&self) -> Result<(), String> {
-        if !is_repository(&self.repository) {
+        if !is_repository(&self.repository) && self.repository != pocket::NAME {
             return Err(format!("repository: `{}` is not of the form `org/name`", self.repository.escape_debug()));
         }
         if let Some(name) = self.files.iter().find(|name| !is_plain(name)) {

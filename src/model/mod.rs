@@ -23,6 +23,7 @@ pub mod locate;
 pub mod lock;
 pub mod manifest;
 mod mapped;
+pub mod pocket;
 mod prompt;
 pub mod quantise;
 pub mod read;
@@ -35,13 +36,12 @@ pub mod verify;
 pub mod vision;
 pub mod weights;
 
+pub use crate::kernels::Bytes;
 pub use chat::ChatTemplate;
 pub use error::ModelError;
 pub use load::{LoadOptions, Model, Template};
 pub use prompt::{ModelPrompt, Part, Seen, Shown};
 pub use tokenizer::{Piece, Tokenizer};
-
-pub use crate::kernels::Bytes;
 
 /// A token, by its number in the model's vocabulary.
 pub type TokenId = u32;

@@ -1,12 +1,16 @@
 //! Tables in Markdown.
 
-use super::grids;
+use super::{Grid, grids};
 use crate::metrics::Summary;
 
 /// The summary as Markdown.
 pub fn render(summary: &Summary) -> String {
+    write(grids(summary))
+}
+
+pub(super) fn write(grids: Vec<Grid>) -> String {
     let mut text = String::new();
-    for grid in grids(summary) {
+    for grid in grids {
         text.push_str(&format!("### {}\n\n", escape(&grid.title)));
         text.push_str(&row(&grid.header));
         let rule: Vec<&str> = (0..grid.header.len()).map(|column| if column == 0 { "---" } else { "---:" }).collect();

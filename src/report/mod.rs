@@ -6,13 +6,17 @@
 mod csv;
 mod json;
 mod markdown;
+mod ranking;
 mod table;
+
+pub use ranking::ranked;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
 
 use crate::metrics::{MetricSummary, RunSummary, Summary, SystemSummary};
+use crate::task::Better;
 
 /// The forms a summary can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,6 +39,16 @@ pub fn render(summary: &Summary, format: ReportFormat) -> String {
         ReportFormat::Csv => csv::render(summary),
         ReportFormat::Markdown => markdown::render(summary),
     }
+}
+
+/// Which systems do better over all tasks of a summary, as a table for the terminal.
+pub fn ranking_table(summary: &Summary) -> String {
+    table::write(vec![ranking::grid(summary).printable()])
+}
+
+/// The same in Markdown.
+pub fn ranking_markdown(summary: &Summary) -> String {
+    markdown::write(vec![ranking::grid(summary).printable()])
 }
 
 /// Text from data, fit for a terminal: control characters become U+FFFD, except those that are `kept`.
@@ -152,11 +166,14 @@ fn overall(system: &SystemSummary) -> impl Iterator<Item = &MetricSummary> {
 }
 
 fn metric_names(run: &RunSummary) -> Vec<(String, &'static str)> {
-    let arrow = |metric: &MetricSummary| match metric.better {
-        crate::task::Better::Lower => "↓",
-        crate::task::Better::Higher => "↑",
-    };
     run.systems.first().map(|s| overall(s).map(|m| (m.name.clone(), arrow(m))).collect()).unwrap_or_default()
+}
+
+fn arrow(metric: &MetricSummary) -> &'static str {
+    match metric.better {
+        Better::Lower => "↓",
+        Better::Higher => "↑",
+    }
 }
 
 /// A cell of a table without a column for n.

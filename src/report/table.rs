@@ -3,13 +3,17 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
-use super::grids;
+use super::{Grid, grids};
 use crate::metrics::Summary;
 
 /// The summary as tables; means stand with their 95% intervals.
 pub fn render(summary: &Summary) -> String {
+    write(grids(summary))
+}
+
+pub(super) fn write(grids: Vec<Grid>) -> String {
     let mut text = String::new();
-    for grid in grids(summary) {
+    for grid in grids {
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_header(&grid.header);
         table.add_rows(&grid.rows);

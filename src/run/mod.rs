@@ -17,7 +17,7 @@ mod summary;
 pub use atomic::write_atomic;
 pub use fingerprint::Fingerprint;
 pub use folder::{RunFile, RunFolder};
-pub use journal::{Before, Journal, Repair, Timing};
+pub use journal::{Before, Journal, Repair, Timing, VERDICTS};
 pub use lines::Judged;
 pub use one::{Asking, Begun, Setting, begin, judge_record};
 pub use summary::summarize;
