@@ -17,7 +17,7 @@ import tokens
 from model import ROWS, Pocket, config
 from sentences import plain
 from tasks import FRAMES, SIDE, Sample
-from world import COLOURS, SHAPES, Background, Clip, draw
+from world import COLOURS, SHAPES, Background, Clip, Shape, draw
 
 HERE = Path(__file__).resolve().parent
 HEAD, FOOT = f"{tokens.START}User: ", f"{tokens.END}\nAssistant:"
@@ -140,31 +140,31 @@ def augmented(frames: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 MOMENTS = [index / (FRAMES - 1) for index in range(FRAMES)]
 
 
-def places(clip: Clip, moments: list[float]) -> np.ndarray:
-    """Of each moment and each shape that there could be: whether it is there, where, and how large."""
-    found = np.zeros((len(moments), len(SHAPES), 4), np.float32)
-    for index, moment in enumerate(moments):
+def places(clip: Clip) -> np.ndarray:
+    """Of each frame and each shape that there could be: whether it is there, where, and how large."""
+    found = np.zeros((FRAMES, len(SHAPES), 4), np.float32)
+    for index, moment in enumerate(MOMENTS):
         for actor in clip.actors:
             state = actor.state(moment)
             if state is not None:
                 x, y, size, colour = state
-                which = next(i for i, shape in enumerate(SHAPES) if (shape.colour, shape.form) == (colour, actor.shape.form))
+                which = SHAPES.index(Shape(colour, actor.shape.form))
                 found[index, which] = 1, x, y, size * 4
     return found
 
 
-def changes(clip: Clip, moments: list[float]) -> np.ndarray:
+def changes(clip: Clip) -> np.ndarray:
     """Of the shapes of `places`: how far they went, how much they grew, whether they came later, and whether they turned."""
-    found = np.zeros((len(moments), len(SHAPES), 5), np.float32)
+    found = np.zeros((FRAMES, len(SHAPES), 5), np.float32)
     for actor in clip.actors:
         first = None
-        for index, moment in enumerate(moments):
+        for index, moment in enumerate(MOMENTS):
             state = actor.state(moment)
             if state is None:
                 continue
             first = first or (index, *state)
             begun, x, y, size, colour = first
-            which = next(i for i, shape in enumerate(SHAPES) if (shape.colour, shape.form) == (state[3], actor.shape.form))
+            which = SHAPES.index(Shape(state[3], actor.shape.form))
             found[index, which] = state[0] - x, state[1] - y, 4 * (state[2] - size), begun > 0, state[3] != colour
     return found
 
@@ -218,8 +218,7 @@ def eyes_batch(count: int, rng: random.Random) -> Batch:
 
 
 def facts_text(clip: Clip) -> str:
-    order = {shape: index for index, shape in enumerate(SHAPES)}
-    facts = sorted(clip.facts, key=lambda fact: order[fact.who])
+    facts = sorted(clip.facts, key=lambda fact: SHAPES.index(fact.who))
     return " ".join(f"{plain(fact)}." for fact in facts)
 
 
@@ -244,6 +243,6 @@ def clip_batch(words: Words, task: str, count: int, each: int, rng: random.Rando
         batch.statements, _, batch.truths = stack(said, words.id(tokens.PAD))
     batch.frames = torch.tensor([words.frames(clip.seconds) for clip in clips])
     batch.looks = torch.from_numpy(np.stack([augmented(clip.frames(FRAMES, SIDE), noise) for clip in clips]))
-    batch.places = torch.from_numpy(np.stack([places(clip, MOMENTS) for clip in clips]))
-    batch.changes = torch.from_numpy(np.stack([changes(clip, MOMENTS) for clip in clips]))
+    batch.places = torch.from_numpy(np.stack([places(clip) for clip in clips]))
+    batch.changes = torch.from_numpy(np.stack([changes(clip) for clip in clips]))
     return batch

@@ -7,9 +7,9 @@
 Stages, in order: `eyes` (the tower alone: where each shape of a picture is), `facts` (what happens in a clip), `list` (the
 events of a text, one by one), `short` (the three tasks with a few words of their rubric), `full` (with the whole rubric).
 From `list` on, heads that are not part of the checkpoint also ask the layers what became of each shape and which statements
-of a caption are right. The rubric is read once for a batch and the
-frames once for a clip, and gradients flow through both. DIR keeps a checkpoint of weights, optimisers and counters, written
-every few minutes; a run that is stopped goes on with the same samples as if it had not been.
+of a caption are right. The rubric is read once for a batch and the frames once for a clip, and gradients flow through both.
+DIR keeps a checkpoint of weights, optimisers and counters, written every few minutes; a run that is stopped goes on with the
+same samples as if it had not been.
 """
 
 from __future__ import annotations
@@ -123,14 +123,14 @@ def truth_loss(model: Pocket, middle: torch.Tensor, marks: torch.Tensor) -> tupl
     return F.binary_cross_entropy_with_logits(said, so.float()), ((said > 0) == so.bool()).float().mean().item()
 
 
-def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bool) -> tuple[torch.Tensor, dict]:
+def losses(model: Pocket, words: Words, batch: Batch, short: bool) -> tuple[torch.Tensor, dict]:
     told = {}
     if batch.looks is not None:
         clips, frames = batch.looks.shape[:2]
         rows, patches = model.see(batch.looks.flatten(0, 1))
         seeing, told["found"] = seeing_loss(model, rows, patches, batch.places)
         told["see"] = seeing.item()
-        if eyes_only:
+        if batch.task == "eyes":
             return seeing, told
     _, past, _ = model.read(model.embed(torch.tensor([words.prefix(batch.task, short)])))
     if batch.looks is not None:
@@ -160,8 +160,8 @@ def losses(model: Pocket, words: Words, batch: Batch, short: bool, eyes_only: bo
         short_middle = model.read(model.embed(batch.statements), past, EARLY)[2]
         statement, told["alone"] = truth_loss(model, short_middle, batch.truths)
         inside, told["truth"] = truth_loss(model, middle, batch.marks)
-        loss = loss + 0.5 * inside + 0.5 * statement + 0.1 * seeing + changing
-    elif batch.looks is not None:
+        loss = loss + 0.5 * inside + 0.5 * statement
+    if batch.looks is not None:
         loss = loss + 0.1 * seeing + changing
     return loss, told
 
@@ -211,13 +211,9 @@ def main() -> None:
     stage, step, spent = names[0], 0, 0.0
     if kept.exists():
         state = torch.load(kept, weights_only=False)
-        model.load_state_dict(state["model"], strict=False)
-        try:
-            for opt, saved in zip(opts, state["opts"]):
-                opt.load_state_dict(saved)
-        except ValueError as error:
-            print("optimisers begin anew:", error)
-            opts = optimisers(model)
+        model.load_state_dict(state["model"])
+        for opt, saved in zip(opts, state["opts"], strict=True):
+            opt.load_state_dict(saved)
         stage, step, spent = state["stage"], state["step"], state["spent"]
         print("goes on at", stage, step, f"after {spent / 60:.0f} minutes", flush=True)
     todo = [(name, step if name == stage else 0) for name in names[names.index(stage) :]]
@@ -245,7 +241,7 @@ def main() -> None:
             line = {"stage": stage, "step": step}
             for batch in batches:
                 with torch.autocast("cpu", torch.bfloat16, enabled=not options.float32):
-                    loss, told = losses(model, words, batch, short=stage != "full", eyes_only=batch.task == "eyes")
+                    loss, told = losses(model, words, batch, short=stage != "full")
                 loss.backward()
                 line |= {f"{batch.task}.{key}": round(value, 4) for key, value in told.items()}
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
