@@ -14,14 +14,14 @@ use super::frames::write_sheet;
 use super::interrupt::listen_for_interrupt;
 use super::look::LookFlags;
 use super::model::{GuideFlags, ModelFlags, PaceFlags, open_judge};
-use super::output::{print, printable_lines, say};
+use super::output::{print, printable_lines, say, write};
 use super::progress::Bar;
 use crate::answer::CountFrom;
 use crate::dataset::{Limits, Record};
 use crate::metrics::Summary;
 use crate::model::pocket;
 use crate::report::{ReportFormat, printable, ranked, ranking_markdown, ranking_table, render};
-use crate::run::{Plan, RunEnd, VERDICTS, run, write_atomic};
+use crate::run::{Plan, RunEnd, VERDICTS, run, write_if_other};
 use crate::task::Catalog;
 use crate::verdict::{Outcome, Score, Scored, Verdict};
 
@@ -76,9 +76,9 @@ impl Args {
     pub fn run(self) -> Result<End> {
         unpack(&self.out)?;
         let records = records()?;
-        let (clips, count) = (by_clip(&records).len(), records.len());
-        let out = self.out.display();
-        say(&format!("{clips} clips and {count} captions of two made-up systems, lantern and sparrow, are in {out}"));
+        let (clips, count) = (by_clip(&records), records.len());
+        let (videos, out) = (clips.len(), self.out.display());
+        say(&format!("{videos} clips and {count} captions of two made-up systems, lantern and sparrow, are in {out}"));
         let interrupt = listen_for_interrupt()?;
         let catalog = Catalog::load(None)?;
         let mut judge = open_judge(&self.judge, &self.model, &GuideFlags::default(), &self.pace, false)?;
@@ -112,15 +112,14 @@ impl Args {
             }
         }
         let mut player = look.player(catalog.get("score")?.sampler())?;
-        for clip in by_clip(&records).keys() {
+        for clip in clips.keys() {
             let Some(frames) = player.frames(&[self.out.join(clip)], &interrupt)? else { return Ok(interrupted()) };
             write_sheet(&self.out.join(sheet_name(clip)), &frames)?;
         }
         let scores = scores(&self.out.join("score").join(VERDICTS))?;
         print(&format!("\n{}\n{}", ranking_table(&summary), printable_lines(&told(&records, &scores, &summary))))?;
         let report = self.out.join("report.md");
-        write_atomic(&report, self.report(&records, &scores, &summary).as_bytes())
-            .map_err(|error| named(&report, &error))?;
+        write(&self.report(&clips, &scores, &summary), Some(&report))?;
         say(&format!("\nframes, captions, reasons and all numbers: {}", report.display()));
         if self.judge == pocket::NAME {
             let own =
@@ -137,15 +136,20 @@ impl Args {
     }
 
     /// What was judged, what was seen and what came out, as Markdown.
-    fn report(&self, records: &[Record], scores: &BTreeMap<String, Score>, summary: &Summary) -> String {
+    fn report(
+        &self,
+        clips: &BTreeMap<String, Vec<&Record>>,
+        scores: &BTreeMap<String, Score>,
+        summary: &Summary,
+    ) -> String {
         let mut text = format!("# Captions judged by {}\n\n", self.judge);
         if self.judge == pocket::NAME {
             text.push_str(&format!("Note: {}.\n\n", pocket::REMARK));
         }
         text.push_str(&ranking_markdown(summary));
         text.push_str("\n## Clips\n");
-        for (clip, records) in by_clip(records) {
-            text.push_str(&format!("\n### {clip}\n\n![frames of {clip}]({})\n\n", sheet_name(&clip)));
+        for (clip, records) in clips {
+            text.push_str(&format!("\n### {clip}\n\n![frames of {clip}]({})\n\n", sheet_name(clip)));
             for event in records.first().iter().flat_map(|record| &record.events) {
                 text.push_str(&format!("- {}\n", event.caption));
             }
@@ -184,9 +188,7 @@ fn unpack(folder: &Path) -> Result<()> {
     }
     for (name, bytes) in FILES {
         let path = folder.join(name);
-        if !fs::read(&path).is_ok_and(|there| there == bytes) {
-            write_atomic(&path, bytes).map_err(|error| named(&path, &error))?;
-        }
+        write_if_other(&path, bytes).map_err(|error| named(&path, &error))?;
     }
     Ok(())
 }

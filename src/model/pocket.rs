@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::ModelError;
 use super::files::{Hash, SETTINGS};
-use crate::run::write_atomic;
+use crate::run::write_if_other;
 
 /// What it is called wherever a model is named. A folder of that name is `./pocket`.
 pub const NAME: &str = "pocket";
@@ -50,10 +50,7 @@ pub fn folder() -> Result<PathBuf, ModelError> {
 fn unpack(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for (name, bytes) in FILES {
-        let path = folder.join(name);
-        if !fs::read(&path).is_ok_and(|there| there == bytes) {
-            write_atomic(&path, bytes)?;
-        }
+        write_if_other(&folder.join(name), bytes)?;
     }
     // What is not its own but would be read all the same.
     for entry in fs::read_dir(folder)? {

@@ -27,6 +27,11 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_folder(folder)
 }
 
+/// Writes a file as [`write_atomic`] does, unless it has these bytes already.
+pub fn write_if_other(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|there| there == bytes) { Ok(()) } else { write_atomic(path, bytes) }
+}
+
 /// Makes a folder with all that leads to it, so that it survives a power cut.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =

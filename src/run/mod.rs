@@ -14,7 +14,7 @@ mod one;
 mod order;
 mod summary;
 
-pub use atomic::write_atomic;
+pub use atomic::{write_atomic, write_if_other};
 pub use fingerprint::Fingerprint;
 pub use folder::{RunFile, RunFolder};
 pub use journal::{Before, Journal, Repair, Timing, VERDICTS};
