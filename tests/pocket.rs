@@ -96,29 +96,56 @@ fn a_run_that_was_cut_off_ends_with_the_same_bytes_and_so_does_one_record_at_a_t
     }
 }
 
+/// The captions of the better system, with `video` put in place of their clip (1 to 8).
+fn shown(records: &[Value], video: impl Fn(usize) -> Value) -> Vec<Value> {
+    let ours = records.iter().filter(|record| record["id"].as_str().unwrap().starts_with("lantern/"));
+    ours.map(|record| {
+        let mut record = record.clone();
+        record["video"] = video(record["video"].as_str().unwrap()[5..6].parse().unwrap());
+        record
+    })
+    .collect()
+}
+
+/// Expected scores of records in the folder `data`.
+fn scored(workspace: &Workspace, name: &str, records: &[Value]) -> Vec<(String, f64)> {
+    workspace.write_lines(&format!("data/{name}.jsonl"), records);
+    let words = format!("run --task score --data data/{name}.jsonl --out {name} --no-reason -q --image-fps 2");
+    capjudge(workspace, &words).exits(0);
+    expected(workspace, name)
+}
+
 #[test]
 fn the_right_clip_scores_higher_than_another() {
     let workspace = with_demo_data();
     let records: Vec<Value> = workspace.lines("data/captions.jsonl");
-    let briefs = || records.iter().filter(|record| record["id"].as_str().unwrap().starts_with("lantern/"));
-    let clip = |record: &Value| record["video"].as_str().unwrap()[5..6].parse::<usize>().unwrap();
-    let own: Vec<Value> = briefs().cloned().collect();
-    let foreign: Vec<Value> = briefs()
-        .map(|record| {
-            let mut record = record.clone();
-            record["video"] = json!(format!("clip-{}.mp4", clip(&record) % 8 + 1));
-            record
-        })
-        .collect();
-    workspace.write_lines("data/own.jsonl", &own);
-    workspace.write_lines("data/foreign.jsonl", &foreign);
-    for name in ["own", "foreign"] {
-        let words = format!("run --task score --data data/{name}.jsonl --out {name} --no-reason -q");
-        capjudge(&workspace, &words).exits(0);
+    let own = scored(&workspace, "own", &shown(&records, |clip| json!(format!("clip-{clip}.mp4"))));
+    let foreign = scored(&workspace, "foreign", &shown(&records, |clip| json!(format!("clip-{}.mp4", clip % 8 + 1))));
+    let (more, higher) = compare(&own, &foreign);
+    assert!(higher == own.len() && more > 2.0, "own clips score {more} higher, in {higher} of {}", own.len());
+}
+
+#[test]
+fn frames_in_another_order_score_lower() {
+    let workspace = with_demo_data();
+    let records: Vec<Value> = workspace.lines("data/captions.jsonl");
+    for clip in 1..=8 {
+        capjudge(&workspace, &format!("frames data/clip-{clip}.mp4 --out data/{clip}")).exits(0);
     }
-    let own = expected(&workspace, "own");
-    let (more, higher) = compare(&own, &expected(&workspace, "foreign"));
-    assert!(4 * higher >= 3 * own.len() && more > 1.0, "own clips score {more} higher, in {higher} of {}", own.len());
+    let pictures = |clip: usize, order: [usize; 8]| {
+        let folder = fs::read_dir(workspace.path(&format!("data/{clip}"))).unwrap();
+        let mut names: Vec<String> = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        json!(order.map(|index| format!("{clip}/{}", names[index])))
+    };
+    let right = scored(&workspace, "right", &shown(&records, |clip| pictures(clip, [0, 1, 2, 3, 4, 5, 6, 7])));
+    let mixed = scored(&workspace, "mixed", &shown(&records, |clip| pictures(clip, [5, 2, 7, 0, 4, 1, 6, 3])));
+    let (more, higher) = compare(&right, &mixed);
+    assert!(
+        4 * higher >= 3 * right.len() && more > 0.5,
+        "frames in order score {more} higher, in {higher} of {}",
+        right.len()
+    );
 }
 
 #[test]

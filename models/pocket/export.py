@@ -1,6 +1,6 @@
 """Writes a trained pocket judge as an ordinary checkpoint, which capjudge and transformers read, and its manifest.
 
-    python models/pocket/export.py --state DIR/state.pt [--out models/pocket]
+    python models/pocket/export.py --state DIR/whole.pt [--out models/pocket]
 
 The manifest is written beside the folder: models/pocket.toml.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from batches import HERE, Words
-from model import ROWS
+from sights import ROWS
 from tasks import SIDE
 
 FILES = [
@@ -80,7 +80,10 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     model = Words().network()
-    model.load_state_dict(torch.load(options.state, weights_only=False)["model"])
+    state = torch.load(options.state, weights_only=False)["model"]
+    # What has two names is kept once.
+    assert set(state) == {name for name, _ in model.named_parameters()}, "not the state of the whole"
+    model.load_state_dict(state, strict=False)
     model.whole.to(torch.float16).save_pretrained(options.out)
     (options.out / "processor_config.json").write_text(json.dumps(processor(), indent=2) + "\n")
     (options.out / "chat_template.jinja").write_text(TEMPLATE)

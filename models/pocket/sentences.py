@@ -63,7 +63,7 @@ WAYS: dict[str, list[tuple[str, str, str]]] = {
         ("hits {} and stops", "hitting {} and stopping", "hit {} and stopped"),
     ],
 }
-_NAMES = {"circle": ["circle", "circle", "disc"], "square": ["square", "square", "box"], "triangle": ["triangle"], "star": ["star"]}
+NAMES = {"circle": ["circle", "circle", "disc"], "square": ["square", "square", "box"], "triangle": ["triangle"], "star": ["star"]}
 _PLAIN = {"left": "moves left", "right": "moves right", "up": "moves up", "down": "moves down"}
 
 
@@ -79,7 +79,7 @@ def capital(text: str) -> str:
 
 
 def _shape(shape: Shape, rng: random.Random, article: str) -> str:
-    return f"{article} {shape.colour} {rng.choice(_NAMES[shape.form])}"
+    return f"{article} {shape.colour} {rng.choice(NAMES[shape.form])}"
 
 
 def said(fact: Fact, rng: random.Random, tense: int | None = None, article: str | None = None, mood: str = "") -> str:

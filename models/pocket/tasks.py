@@ -23,7 +23,7 @@ from pathlib import Path
 
 import sentences
 from sentences import TYPES, capital, plain, words
-from world import COLOURS, KINDS, MOVES, SHAPES, Clip, Fact, Shape
+from world import COLOURS, KINDS, MOVES, SHAPES, Clip, Fact, Scene, Shape
 
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
 FRAMES = 8
@@ -38,8 +38,9 @@ class Sample:
     task: str
     fields: dict
     answer: str
-    # For learning only: where statements of a field end (in characters), and whether they are right.
-    marks: list[tuple[str, int, bool]] = field(default_factory=list)
+    # For learning only: where statements of a field (or of the answer) end (in characters), what they say, and whether they
+    # are right, or, in a reference, told by the caption.
+    marks: list[tuple[str, int, Fact, bool]] = field(default_factory=list)
     score: int | None = None
     counts: tuple[int, ...] = ()
 
@@ -47,7 +48,7 @@ class Sample:
 # --- facts that are not so ---
 
 
-def foreign(clip: Clip, rng: random.Random) -> Fact:
+def foreign(clip: Clip | Scene, rng: random.Random) -> Fact:
     """A fact about a shape that is not there."""
     there = {fact.who for fact in clip.facts}
     who = rng.choice([shape for shape in SHAPES if shape not in there])
@@ -64,12 +65,12 @@ def _some_fact(who: Shape, facts: list[Fact], rng: random.Random, but: tuple[str
     return Fact(who, kind)
 
 
-def some_fact(rng: random.Random) -> Fact:
-    """Any fact."""
-    return _some_fact(rng.choice(SHAPES), [], rng)
+def some_fact(rng: random.Random, who: Shape | None = None) -> Fact:
+    """Any fact, of a shape if one is given."""
+    return _some_fact(who or rng.choice(SHAPES), [], rng)
 
 
-def wrong(fact: Fact, clip: Clip, rng: random.Random) -> Fact:
+def wrong(fact: Fact, clip: Clip | Scene, rng: random.Random) -> Fact:
     """A fact like this one that does not hold in the clip."""
     there = {other.who for other in clip.facts}
     way = rng.choice(["action", "action", "opposite", "colour", "form", "foreign"])
@@ -178,7 +179,7 @@ def _try_score(clip: Clip, other: Clip, rng: random.Random, want: int, kind: str
     told, reference = shuffled(told, rng), shuffled(reference, rng)
     if len(set(told)) < len(told):
         return None
-    reference_text, _ = sentences.caption(reference, kind, rng)
+    reference_text, reference_ends = sentences.caption(reference, kind, rng)
     length = words(reference_text)
     if kind in ("brief", "detail"):
         if kept:
@@ -190,7 +191,7 @@ def _try_score(clip: Clip, other: Clip, rng: random.Random, want: int, kind: str
             longer = sentences.caption_of_length(reference, kind, rng, 1.6 * length, 2.6 * length)
             if longer is None:
                 return None
-            reference_text, _ = longer
+            reference_text, reference_ends = longer
             bounds = (0.2 * words(reference_text), 0.68 * words(reference_text))
         made = sentences.caption_of_length(told, kind, rng, *bounds)
         if made is None:
@@ -203,24 +204,21 @@ def _try_score(clip: Clip, other: Clip, rng: random.Random, want: int, kind: str
     score, reason = right_score(told, reference, clip, kept)
     sample = Sample("score", {"caption_type": kind, "caption": text, "reference": reference_text}, "", score=score)
     sample.answer = f'{{"score": {score}, "reason": "{reason}"}}'
-    sample.marks = [("caption", end, fact in clip.facts) for end, fact in ends]
+    sample.marks = [("caption", end, fact, fact in clip.facts) for end, fact in ends]
+    sample.marks += [("reference", end, fact, fact in told) for end, fact in reference_ends]
     return sample
 
 
-def statements(clip: Clip, rng: random.Random) -> tuple[str, str, list[tuple[int, bool]]]:
-    """A few statements about a clip as a caption of some type: the type, the text, where each ends and whether it is right."""
-    told = rng.sample(clip.facts, rng.randint(1, 2))
-    told = list(dict.fromkeys(wrong(fact, clip, rng) if rng.random() < 0.5 else fact for fact in told))
+def statements(clip: Clip, rng: random.Random) -> tuple[str, str, list[tuple[int, Fact, bool]]]:
+    """Statements about a clip as a caption of some type: the type, the text, and of each where it ends and whether it is right."""
+    told = [rng.choice(clip.facts) for _ in range(4)]
+    told = list(dict.fromkeys(wrong(fact, clip, rng) if rng.random() < 0.55 else fact for fact in told))
     kind = rng.choice(TYPES)
     text, ends = sentences.caption(told, kind, rng)
-    return kind, text, [(end, fact in clip.facts) for end, fact in ends]
+    return kind, text, [(end, fact, fact in clip.facts) for end, fact in ends]
 
 
 # --- counts ---
-
-
-def listed(facts: list[Fact]) -> str:
-    return "".join(f"{number}. {capital(plain(fact))}\n" for number, fact in enumerate(facts, 1))
 
 
 def events(facts: list[Fact], rng: random.Random) -> list[dict]:
@@ -228,7 +226,7 @@ def events(facts: list[Fact], rng: random.Random) -> list[dict]:
     return [{"caption": capital(sentences.said(fact, rng, tense=rng.choice([0, 0, 0, 1])))} for fact in facts]
 
 
-def hallucination_sample(clip: Clip, rng: random.Random) -> Sample:
+def hallucination_sample(clip: Clip | Scene, rng: random.Random) -> Sample:
     truth = shuffled(clip.facts, rng)
     told = []
     chance = rng.choice([0.0, 0.25, 0.5, 0.8])
@@ -246,21 +244,57 @@ def hallucination_sample(clip: Clip, rng: random.Random) -> Sample:
     if len(told) < 5 and rng.random() < 0.25:
         told.append(foreign(clip, rng))
     told = list(dict.fromkeys(shuffled(told, rng))) or [truth[0]]
-    text, _ = sentences.caption(told, rng.choice(TYPES), rng)
-    lines, count = "", 0
+    text, ends = sentences.caption(told, rng.choice(TYPES), rng)
+    answer = Answer("EXTRACTED_EVENTS:\n")
+    answer.list_(told)
+    answer.text += "\nCRITERIA_REVIEW:\n- Apply the hallucination criteria defined in STEP 2 above.\n\nEVENT-BY-EVENT REASONING:\n"
+    count = 0
     for number, fact in enumerate(told, 1):
+        same = [true for true in truth if true.who == fact.who]
         if fact in truth:
             label, because = "SUPPORTED", "the ground truth says so"
         else:
             label, count = "HALLUCINATED", count + 1
-            same = [true for true in truth if true.who == fact.who]
-            because = f"{plain(same[0])}" if same else f"there is no {fact.who}"
-        lines += f"• Event #{number} – This event — {plain(fact)} — was {label} because {because}.\n"
-    answer = (
-        f"EXTRACTED_EVENTS:\n{listed(told)}\nCRITERIA_REVIEW:\n- Apply the hallucination criteria defined in STEP 2 above."
-        f"\n\nEVENT-BY-EVENT REASONING:\n{lines}\nFINAL METRICS:\n- HALLUCINATION_COUNT: {count}"
-    )
-    return Sample("hallucination", {"events": events(truth, rng), "caption": text}, answer, counts=(count,))
+            because = "the ground truth says otherwise" if same else "the ground truth has no such shape"
+        answer.event(number, fact, "truth", same)
+        answer.text += f"{label} because {because}.\n"
+    answer.text += f"\nFINAL METRICS:\n- HALLUCINATION_COUNT: {count}"
+    sample = Sample("hallucination", {"events": events(truth, rng), "caption": text}, answer.text, answer.marks, counts=(count,))
+    sample.marks += [("caption", end, fact, fact in truth) for end, fact in ends] + event_marks(sample.fields["events"], truth)
+    return sample
+
+
+@dataclass
+class Answer:
+    """An answer that grows, and where statements end in it: of what is `listed`, whether it was inserted; of what the `answer`
+    goes through, whether the other text has its shape; of what is `found` there, whether it is the same; and where the `next`
+    one will begin."""
+
+    text: str
+    marks: list[tuple[str, int, Fact, bool]] = field(default_factory=list)
+
+    def list_(self, facts: list[Fact], inserted: int | None = None) -> None:
+        for index, fact in enumerate(facts):
+            self.text += f"{index + 1}."
+            self.marks.append(("next", len(self.text), fact, True))
+            self.text += f" {capital(plain(fact))}"
+            self.marks.append(("listed", len(self.text), fact, index == inserted))
+            self.text += " (inserted)\n" if index == inserted else "\n"
+
+    def event(self, number: int, fact: Fact, where: str, same: list[Fact], inserted: bool = False) -> None:
+        """An event, and what the other text says of its shape: that is written before the label, so that it can be compared."""
+        self.text += f"• Event #{number} – This event —"
+        self.marks.append(("next", len(self.text), fact, True))
+        self.text += f" {plain(fact)}{' (inserted)' if inserted else ''}; {where}: "
+        self.marks.append(("answer", len(self.text) + len(f"the {fact.who}"), fact, bool(same)))
+        self.text += found(same, fact)
+        self.marks += [("found", len(self.text), other, other == fact) for other in same[:1]]
+        self.text += " — was "
+
+
+def found(same: list[Fact], fact: Fact) -> str:
+    """What another text says of a fact's shape."""
+    return plain(same[0]) if same else f"the {fact.who} is not there"
 
 
 REVIEW = (
@@ -270,7 +304,7 @@ REVIEW = (
 )
 
 
-def omission_sample(clip: Clip, rng: random.Random) -> Sample:
+def omission_sample(clip: Clip | Scene, rng: random.Random, review: str = REVIEW) -> Sample:
     truth = shuffled(clip.facts, rng)
     inserted = None
     if rng.random() < 0.85:
@@ -289,28 +323,32 @@ def omission_sample(clip: Clip, rng: random.Random) -> Sample:
         if stranger.who not in there:
             told.append(stranger)
     told = shuffled(told, rng) or [truth[rng.randrange(len(truth))]]
-    text, _ = sentences.caption(told, rng.choice(TYPES), rng)
-    lines, total, of_inserted = "", 0, 0
+    text, ends = sentences.caption(told, rng.choice(TYPES), rng)
+    answer = Answer("GROUND_TRUTH_EVENTS:\n")
+    answer.list_(truth, inserted)
+    answer.text += f"\nCRITERIA_REVIEW:\n{review}\n\nEVENT-BY-EVENT REASONING:\n"
+    total, of_inserted = 0, 0
     for number, fact in enumerate(truth, 1):
         same = [other for other in told if other.who == fact.who]
         if same:
-            label, because = "INFERRED", f"the caption says that {plain(same[0])}"
+            label, because = "INFERRED", "the caption tells of it"
         else:
-            label, because, total = "OMITTED", f"the caption does not mention the {fact.who}", total + 1
+            label, because, total = "OMITTED", "the caption does not mention it", total + 1
         flag = number - 1 == inserted
         of_inserted += flag and not same
-        lines += (
-            f"• Event #{number} – This event — {plain(fact)} — was {label} because {because}. "
-            f"This event was {'' if flag else 'not '}an inserted one.\n"
-        )
-    answer = (
-        f"GROUND_TRUTH_EVENTS:\n{listed(truth)}\nCRITERIA_REVIEW:\n{REVIEW}\n\nEVENT-BY-EVENT REASONING:\n{lines}\n"
-        f"FINAL METRICS:\n- TOTAL_OMISSION_COUNT: {total}\n- INSERTED_OMISSION_COUNT: {int(of_inserted)}"
-    )
+        answer.event(number, fact, "caption", same, flag)
+        answer.text += f"{label} because {because}. This event was"
+        answer.marks.append(("flag", len(answer.text), fact, flag))
+        answer.text += " an inserted one.\n" if flag else " not an inserted one.\n"
+    answer.text += f"\nFINAL METRICS:\n- TOTAL_OMISSION_COUNT: {total}\n- INSERTED_OMISSION_COUNT: {int(of_inserted)}"
     fields = {"events": events(truth, rng), "caption": text}
     if inserted is not None:
         fields["inserted_index"] = inserted
-    return Sample("omission", fields, answer, counts=(total, int(of_inserted)))
+    sample = Sample("omission", fields, answer.text, answer.marks, counts=(total, int(of_inserted)))
+    sample.marks += [("caption", end, fact, fact in truth) for end, fact in ends] + event_marks(fields["events"], truth)
+    if inserted is not None:
+        sample.marks.append(("inserted_event", len(values(sample)["INSERTED_EVENT"][1]), truth[inserted], True))
+    return sample
 
 
 # --- prompts, as capjudge renders them ---
@@ -329,6 +367,11 @@ def events_text(truth: list[dict]) -> str:
     return "\n\n".join(lines)
 
 
+def event_marks(truth: list[dict], facts: list[Fact]) -> list[tuple[str, int, Fact, bool]]:
+    """Where the events end in `events_text`."""
+    return [("events", len(events_text(truth[: number + 1])), fact, True) for number, fact in enumerate(facts)]
+
+
 def values(sample: Sample) -> dict[str, tuple[str, str]]:
     """What stands for each placeholder: the record's field, and its text. What comes from no field is trusted."""
     fields = sample.fields
@@ -344,7 +387,7 @@ def values(sample: Sample) -> dict[str, tuple[str, str]]:
         at = fields.get("inserted_index")
         found["INSERT_POSITION"] = ("", "none") if at is None else ("inserted_index", str(at + 1))
         text = NO_EVENT if at is None else f"Ground Truth Caption: {fields['events'][at]['caption']}"
-        found["INSERTED_EVENT"] = ("" if at is None else "events", text)
+        found["INSERTED_EVENT"] = ("" if at is None else "inserted_event", text)
     return found
 
 

@@ -1,103 +1,81 @@
 """Trains the pocket judge on CPU.
 
-    pip install torch transformers tokenizers numpy
-    python models/pocket/tokens.py                          # once: the tokenizer
-    python models/pocket/train.py --out DIR [--minutes 60]  # goes on where it stopped
+    pip install torch torchvision transformers tokenizers numpy pillow
+    python models/pocket/tokens.py                                         # once: the tokenizer
+    python models/pocket/train.py --out DIR --part tower &                 # one core each, at the same time
+    python models/pocket/train.py --out DIR --part decoder
+    python models/pocket/train.py --out DIR --part whole --workers 2       # both together
 
-Stages, in order: `eyes` (the tower alone: where each shape of a picture is), `facts` (what happens in a clip), `list` (the
-events of a text, one by one), `short` (the three tasks with a few words of their rubric), `full` (with the whole rubric).
-From `list` on, heads that are not part of the checkpoint also ask the layers what became of each shape and which statements
-of a caption are right. The rubric is read once for a batch and the frames once for a clip, and gradients flow through both.
-DIR keeps a checkpoint of weights, optimisers and counters, written every few minutes; a run that is stopped goes on with the
-same samples as if it had not been.
+`tower` learns to tell from pixels what `sights.py` says of each cell of a frame. `decoder` learns the three tasks from the true
+numbers: first to copy, to look up and to follow shapes (`words`), then the tasks with a few words of their rubric (`short`).
+`whole` puts one behind the other and goes on with pictures and the whole rubric (`full`), at last mostly with texts (`counts`). Heads that are not part of the checkpoint also
+ask some layers what became of each shape, what it does, and which statements are right. The rubric is read once for a
+batch and the frames once for a clip, and gradients flow through both.
+
+DIR keeps a checkpoint of each part, written every few minutes; a run that is stopped goes on where it was. With `--workers 2`
+each step has the samples of two processes, which share their gradients.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
-import multiprocessing
-import os
 import random
+import tempfile
 import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch.nn import functional as F
 
-from batches import Batch, Words, clip_batch, eyes_batch, list_batch, text_batch
-from model import GRID, ROWS, Pocket
+from batches import FIELDS, Batch, Pictures, Rows, Words, clip_batch, eyes_batch, list_batch, text_batch
+from model import CHANGE_LAYER, FACT_LAYER, FOUND_LAYER, TRUTH_LAYER, Pocket
+from sights import TOLD
 from tasks import IMAGE
+from world import SHAPES
 
-# name: steps, what a step is made of (task, clips or samples, captions of each clip), learning rate at first and at last.
-STAGES: dict[str, tuple[int, list[tuple[str, int, int]], tuple[float, float]]] = {
-    "eyes": (1400, [("eyes", 96, 0)], (1.0, 0.05)),
-    "facts": (300, [("facts", 16, 1), ("text", 6, 0)], (0.8, 0.8)),
-    "list": (300, [("list", 64, 0), ("score", 3, 4), ("eyes", 32, 0)], (0.8, 0.8)),
-    "short": (410, [("score", 8, 4), ("text", 12, 0), ("eyes", 32, 0)], (0.8, 0.5)),
-    "full": (90, [("score", 8, 4), ("text", 10, 0), ("eyes", 32, 0)], (0.5, 0.02)),
+# Options of the C library's memory.
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+# part: stage: steps, learning rate at first and at last.
+PARTS: dict[str, dict[str, tuple[int, float, float]]] = {
+    "tower": {"eyes": (4000, 1.0, 0.02)},
+    "decoder": {"words": (1350, 1.0, 1.0), "short": (1200, 0.8, 0.3)},
+    "whole": {"full": (590, 0.5, 0.02), "counts": (150, 0.4, 0.02)},
 }
-# The layers that know what became of shapes, and which statements are right.
-SOON, EARLY = 2, 4
 
 
-def parts(words: Words, stage: str, step: int) -> list[Batch]:
-    """The batches of a step; its samples depend on nothing but its number."""
-    out = []
-    for index, (task, count, each) in enumerate(STAGES[stage][1]):
-        rng = random.Random(f"{stage} {step} {index}")
-        if task == "text":
-            task = ("hallucination", "omission")[step % 2]
-        if task in ("hallucination", "omission"):
-            out.append(text_batch(words, task, count, rng))
-        elif task == "list":
-            out.append(list_batch(words, count, rng))
-        elif task == "eyes":
-            out.append(eyes_batch(count, rng))
-        else:
-            out.append(clip_batch(words, task, count, each, rng))
-    return out
+def parts(words: Words, stage: str, rng: random.Random, step: int) -> list[Batch | Pictures]:
+    """The batches of a worker's step."""
+    if stage == "eyes":
+        return [eyes_batch(64, rng)]
+    if stage == "words":
+        return [list_batch(words, 8, rng), clip_batch(words, 3, 0, 4, True, False, rng)]
+    if stage == "short":
+        texts = [text_batch(words, "hallucination", 4, True, rng), text_batch(words, "omission", 7, True, rng, cut=True)]
+        return [*texts, clip_batch(words, 2, 5, 3, True, False, rng)]
+    # The whole rubric every other time: without it a step costs little more than half.
+    short, text = step % 2 == 1, ("hallucination", "omission", "omission")[step // 2 % 3]
+    if stage == "counts":
+        texts = [text_batch(words, "hallucination", 5, short, rng), text_batch(words, "omission", 6, short, rng)]
+        return [*texts, clip_batch(words, 1, 5, 1, not short, True, rng)]
+    return [text_batch(words, text, 6, short, rng), clip_batch(words, 2, 5, 2, short, True, rng), eyes_batch(8, rng)]
 
 
-def producer(stages: list[tuple[str, int]], queue: multiprocessing.Queue) -> None:
-    os.nice(2)
-    torch.set_num_threads(1)
-    words = Words()
-    for stage, first in stages:
-        for step in range(first, STAGES[stage][0]):
-            queue.put((stage, step, parts(words, stage, step)))
-
-
-def seeing_loss(model: Pocket, rows: torch.Tensor, patches: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """How far patches and rows are from telling which shape is where, and how often rows name a shape that is there."""
-    places = places.view(-1, 24, 4)
-    there, at, size = places[..., 0] > 0, places[..., 1:3], places[..., 3] / 4
-    middles = (torch.arange(GRID) + 0.5) / GRID
-    middles = torch.stack(torch.meshgrid(middles, middles, indexing="xy"), -1).view(-1, 2)
-    # Of each patch: the shape that covers it, if one does.
-    outside = (torch.cdist(middles[None], at) - size[:, None]).masked_fill(~there[:, None], 9.0)
-    outside, which = outside.min(-1)
-    covered = outside < 0.03
+def seeing_loss(model: Pocket, pictures: Pictures, patches: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, dict]:
+    """How far the tower is from telling which shape covers each patch and what each row shows; how many of the shapes that are
+    well inside a row are named there, and how many rows name one that is not there."""
     said = model.patches(patches).float()
-    loss = F.cross_entropy(said[..., :25].flatten(0, 1), torch.where(covered, which, 24).flatten())
-    mine = torch.gather(places[..., 1:], 1, which[..., None].expand(-1, -1, 3))
-    loss = 2 * loss + ((said[..., 25:] - mine).abs().sum(-1) * covered).sum() / covered.sum()
-    # Of each row: the shapes whose middle is in its part of the frame.
-    here = cells(places)
-    said = model.places(rows).float().view(-1, ROWS, 24, 4)
-    presence = F.binary_cross_entropy_with_logits(said[..., 0], here.float(), reduction="sum") / len(rows)
-    far = (said[..., 1:] - places[:, None, :, 1:]).abs().sum(-1)
-    found = (said[..., 0] > 0)[here].float().mean().item()
-    return loss + presence + 4 * (far * here).sum() / here.sum(), found
-
-
-def cells(places: torch.Tensor) -> torch.Tensor:
-    """Which row has which shape: (frames, ROWS, 24)."""
-    side = GRID // 2
-    cell = (places[..., 1:3] * side).long().clamp(0, side - 1)
-    here = F.one_hot(cell[..., 1] * side + cell[..., 0], ROWS).bool() & (places[..., :1] > 0)
-    return here.transpose(1, 2)
+    covered = pictures.covers < len(SHAPES)
+    loss = 2 * F.cross_entropy(said[..., : len(SHAPES) + 1].flatten(0, 1), pictures.covers.flatten())
+    loss = loss + ((said[..., len(SHAPES) + 1 :] - pictures.at).abs().sum(-1) * covered).sum() / covered.sum()
+    said, right = model.numbers(rows).float(), pictures.numbers
+    loss = loss + 2 * (said - right).square().sum(-1).mean()
+    named, there = said[..., : len(SHAPES)] > 0.5, right[..., : len(SHAPES)]
+    found, ghosts = (named[part].float().mean().item() for part in (there > 0.95, there < 0.05))
+    return loss, {"see": loss.item(), "found": found, "ghosts": ghosts}
 
 
 def level(x: torch.Tensor) -> torch.Tensor:
@@ -105,165 +83,264 @@ def level(x: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(x.float(), x.shape[-1:])
 
 
-def change_loss(model: Pocket, rows: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float]:
-    """How far a layer is from knowing what became of each shape since it was first seen, in the row where it is; and by how
-    much of the frame's side it is wrong about the way that it went."""
-    here = cells(batch.places.view(-1, 24, 4))
-    said = model.changes(level(rows)).float().view(-1, ROWS, 24, 5)[here]
-    right = batch.changes.view(-1, 1, 24, 5).expand(-1, ROWS, -1, -1)[here]
+def becoming_loss(model: Pocket, layers: list[torch.Tensor], where: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, dict]:
+    """How far two layers are from knowing what became of each shape since it was first seen, and what it does, in the row where
+    it is."""
+    at, right = batch.shown.changes[:, 0].long(), batch.shown.changes[:, 1:]
+    said = model.changes(level(layers[CHANGE_LAYER][where][at])).float()
     far = (said[:, :3] - right[:, :3]).abs()
-    flags = F.binary_cross_entropy_with_logits(said[:, 3:], right[:, 3:])
-    return 4 * far.sum(-1).mean() + flags, far[:, :2].mean().item()
+    loss = 2 * far.sum(-1).mean() + F.binary_cross_entropy_with_logits(said[:, 3:], right[:, 3:])
+    at = batch.shown.facts[:, 0]
+    showing, shown = fact_loss(model, layers[FACT_LAYER][where][at], batch.shown.facts[:, 1:])
+    return loss + showing, {"way": far[:, :2].mean().item(), "shown": shown}
 
 
-def truth_loss(model: Pocket, middle: torch.Tensor, marks: torch.Tensor) -> tuple[torch.Tensor, float]:
+def fact_loss(model: Pocket, x: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """How far a layer is from knowing the fact that a row shows or a statement tells; and how often it does."""
+    if not len(x):
+        # Of clips whose shapes are all gone at the end.
+        return x.new_zeros(()), 1.0
+    said = model.facts(level(x)).float().split(TOLD, -1)
+    loss = sum(F.cross_entropy(part, wanted) for part, wanted in zip(said, right.T))
+    good = torch.stack([part.argmax(-1) == wanted for part, wanted in zip(said, right.T)]).all(0)
+    return loss, good.float().mean().item()
+
+
+def truth_loss(head: torch.nn.Module, layer: torch.Tensor, marks: torch.Tensor) -> tuple[torch.Tensor, float]:
     """How far a layer is from knowing which statements are right, where each of them ends; and how often it is."""
-    row, at, so = marks.T
-    said = model.truth(level(middle[row, at]))[:, 0].float()
+    row, at, so = marks[:, :3].T
+    said = head(level(layer[row, at]))[:, 0].float()
     return F.binary_cross_entropy_with_logits(said, so.float()), ((said > 0) == so.bool()).float().mean().item()
 
 
-def losses(model: Pocket, words: Words, batch: Batch, short: bool) -> tuple[torch.Tensor, dict]:
-    told = {}
-    if batch.looks is not None:
-        clips, frames = batch.looks.shape[:2]
-        rows, patches = model.see(batch.looks.flatten(0, 1))
-        seeing, told["found"] = seeing_loss(model, rows, patches, batch.places)
-        told["see"] = seeing.item()
-        if batch.task == "eyes":
-            return seeing, told
-    _, past, _ = model.read(model.embed(torch.tensor([words.prefix(batch.task, short)])))
-    if batch.looks is not None:
-        embeds = model.embed(batch.frames)
-        where = batch.frames == words.id(IMAGE)
-        embeds = embeds.masked_scatter(where[..., None], rows.view(clips, frames * ROWS, -1).to(embeds.dtype))
-        _, past, soon = model.read(embeds, past, SOON)
-        changing, told["change"] = change_loss(model, soon[where], batch)
-    hidden, _, middle = model.read(model.embed(batch.tokens), past, EARLY)
-    wanted = batch.targets >= 0
-    said, right = model.logits(hidden[wanted]).float(), batch.targets[wanted]
+def telling_loss(model: Pocket, layers: list[torch.Tensor], rows: Rows) -> tuple[torch.Tensor, float]:
+    """The same for statements, where each of them ends, and of where it stands."""
+    # The others stand where no statement ends.
+    found = [rows.marks[field] for field in FIELDS if field not in ("answer", "flag", "next")]
+    marks = torch.cat(found)
+    row, at = marks[:, :2].T
+    x = layers[FACT_LAYER][row, at]
+    field = torch.repeat_interleave(torch.arange(len(found)), torch.tensor([len(each) for each in found]))
+    loss, good = fact_loss(model, x, marks[:, 3:])
+    loss = loss + F.cross_entropy(model.fields(level(x)).float(), field)
+    # What comes next is known before it is written.
+    coming = rows.marks["next"]
+    loss = loss + fact_loss(model, layers[TRUTH_LAYER][coming[:, 0], coming[:, 1]], coming[:, 3:])[0]
+    return loss, good
+
+
+def answer_loss(model: Pocket, words: Words, task: str, rows: Rows, hidden: torch.Tensor) -> tuple[torch.Tensor, dict]:
+    wanted = rows.targets >= 0
+    said, right = model.logits(hidden[wanted]).float(), rows.targets[wanted]
     each = F.cross_entropy(said, right, reduction="none")
-    loss = each.mean()
     good = said.argmax(-1) == right
-    told["loss"], told["tokens"] = loss.item(), good.float().mean().item()
     # Answers without a wrong token, if each token is chosen behind the right ones.
-    rows_of = wanted.nonzero()[:, 0]
-    wrong_rows = torch.zeros(len(batch.tokens), dtype=torch.bool)
-    wrong_rows[rows_of[~good]] = True
-    told["exact"] = 1 - wrong_rows.float().mean().item()
-    if batch.task == "score":
-        starts = torch.cat([torch.tensor([True]), rows_of[1:] != rows_of[:-1]]).nonzero()[:, 0]
+    of = wanted.nonzero()[:, 0]
+    wrong = torch.zeros(len(rows.tokens)).index_add_(0, of, (~good).float()) > 0
+    loss = each.mean()
+    told = {"loss": loss.item(), "exact": 1 - wrong.float().mean().item()}
+    if task == "score":
+        starts = torch.cat([torch.tensor([True]), of[1:] != of[:-1]]).nonzero()[:, 0]
         digit = starts + words.score_at
         told["score"] = good[digit].float().mean().item()
         # The score is one token of many and worth more than the rest of the answer.
         loss = loss + 0.5 * each[digit].mean()
-        short_middle = model.read(model.embed(batch.statements), past, EARLY)[2]
-        statement, told["alone"] = truth_loss(model, short_middle, batch.truths)
-        inside, told["truth"] = truth_loss(model, middle, batch.marks)
-        loss = loss + 0.5 * inside + 0.5 * statement
-    if batch.looks is not None:
-        loss = loss + 0.1 * seeing + changing
+    if task in ("list", "hallucination", "omission"):
+        # So are labels: the tokens that are hard to tell are a few of hundreds.
+        loss = loss + 0.5 * each.topk(max(1, len(each) // 20)).values.mean()
     return loss, told
 
 
-def rate(stage: str, step: int) -> float:
-    steps, _, (first, last) = STAGES[stage]
-    warm = min(1.0, (step + 1) / 50)
-    return warm * (last + (first - last) * 0.5 * (1 + math.cos(math.pi * step / steps)))
+def losses(model: Pocket, words: Words, batch: Batch | Pictures) -> tuple[torch.Tensor, str, dict]:
+    if isinstance(batch, Pictures):
+        loss, told = seeing_loss(model, batch, *model.see(batch.looks))
+        return loss, "eyes", told
+    _, past, _ = model.read(model.embed(torch.tensor([batch.prefix])))
+    loss, told, shown = 0.0, {}, batch.shown
+    if shown is not None:
+        if shown.pictures is None:
+            rows = model.rows_of(shown.numbers)
+        else:
+            patches, fours = model.see(shown.pictures.looks)
+            seeing, found = seeing_loss(model, shown.pictures, patches, fours)
+            loss, told = loss + 0.3 * seeing, told | found
+            rows = model.connector.modality_projection(fours).view(*shown.numbers.shape[:2], -1)
+        embeds = model.embed(shown.tokens)
+        where = shown.tokens == words.id(IMAGE)
+        embeds = embeds.masked_scatter(where[..., None], rows.to(embeds.dtype))
+        _, past, layers = model.read(embeds, past)
+        becoming, found = becoming_loss(model, layers, where, batch)
+        loss, told = loss + 0.5 * becoming, told | found
+        layers = model.read(model.embed(shown.statements.tokens), past)[2]
+        alone, told["alone"] = truth_loss(model.truth, layers[TRUTH_LAYER], shown.statements.marks["caption"])
+        telling, told["said"] = telling_loss(model, layers, shown.statements)
+        loss = loss + alone + 0.3 * telling
+    hidden, _, layers = model.read(model.embed(batch.rows.tokens), past)
+    answering, found = answer_loss(model, words, batch.task, batch.rows, hidden)
+    loss, told = loss + answering, told | found
+    if batch.task != "facts":
+        telling, told["meant"] = telling_loss(model, layers, batch.rows)
+        loss = loss + 0.3 * telling
+    asked = {
+        "score": [("truth", model.truth, "caption", TRUTH_LAYER), ("told", model.told, "reference", TRUTH_LAYER)],
+        "hallucination": [("same", model.told, "found", TRUTH_LAYER), ("there", model.there, "answer", FOUND_LAYER)],
+        "omission": [
+            ("inserted", model.inserted, "listed", FOUND_LAYER), ("there", model.there, "answer", FOUND_LAYER),
+            ("flag", model.inserted, "flag", FOUND_LAYER),
+        ],
+    }
+    for name, head, field, layer in asked.get(batch.task, []):
+        if len(batch.rows.marks[field]):
+            knowing, told[name] = truth_loss(head, layers[layer], batch.rows.marks[field])
+            loss = loss + (1.0 if layer == FOUND_LAYER else 0.5) * knowing
+    return loss, batch.task, told
 
 
-def optimisers(model: Pocket) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of layers, AdamW for all else."""
+def optimisers(model: Pocket, part: str) -> list[tuple[torch.optim.Optimizer, float]]:
+    """Muon for the matrices of layers, AdamW for all else, with their learning rates."""
     groups: dict[str, list] = {"decoder": [], "tower": [], "rest": [], "patch": []}
+    seen = ("vision_model", "connector", "patches", "numbers")
     for name, parameter in model.named_parameters():
-        if "patch_embedding" in name:
+        of_tower = any(name.startswith(word) or f".{word}." in name for word in seen)
+        if part == "tower" and not of_tower or part == "decoder" and of_tower or part == "whole" and name.startswith("rows_of"):
+            parameter.requires_grad_(False)
+        elif "patch_embedding" in name:
             groups["patch"].append(parameter)
         elif parameter.ndim == 2 and (".layers." in name or "modality_projection" in name):
             groups["decoder" if "text_model" in name else "tower"].append(parameter)
         else:
             groups["rest"].append(parameter)
-    muon = lambda group: torch.optim.Muon(groups[group], lr=0, weight_decay=0.02, adjust_lr_fn="match_rms_adamw")
-    adam = lambda group: torch.optim.AdamW(groups[group], lr=0, betas=(0.9, 0.98), weight_decay=0.0)
-    return [muon("decoder"), muon("tower"), adam("rest"), adam("patch")]
+    # What the tower has learned is changed slowly.
+    tower = 0.2 if part == "whole" else 1.0
+    out = []
+    for group, rate in (("decoder", 6e-3), ("tower", 3e-3 * tower), ("rest", 3e-3), ("patch", 4e-4 * tower)):
+        if not groups[group]:
+            continue
+        if group in ("decoder", "tower"):
+            optimiser = torch.optim.Muon(groups[group], lr=0, weight_decay=0.02, adjust_lr_fn="match_rms_adamw")
+        else:
+            optimiser = torch.optim.AdamW(groups[group], lr=0, betas=(0.9, 0.98), weight_decay=0.0)
+        out.append((optimiser, rate))
+    return out
 
 
-def rates(stage: str, step: int) -> list[float]:
-    """Learning rates of the optimisers. What was learned in the first stage is changed slowly in later ones."""
-    now = rate(stage, step)
-    tower = 1.0 if stage == "eyes" else 0.3
-    return [3e-3 * now, 3e-3 * now * tower, 2e-3 * now, 4e-4 * now * tower]
+def rate(stage: tuple[int, float, float], step: int) -> float:
+    steps, first, last = stage
+    return min(1.0, (step + 1) / 50) * (last + (first - last) * 0.5 * (1 + math.cos(math.pi * min(step / steps, 1))))
+
+
+def average(model: Pocket, workers: int) -> None:
+    """Gradients of all workers."""
+    found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    flat = torch.cat([grad.flatten() for grad in found])
+    dist.all_reduce(flat)
+    for grad, mean in zip(found, (flat / workers).split([grad.numel() for grad in found])):
+        grad.copy_(mean.view_as(grad))
+
+
+def start(options: argparse.Namespace, model: Pocket) -> None:
+    """What a part begins with."""
+    if options.part == "whole":
+        for part in ("tower", "decoder"):
+            state = torch.load(options.out / f"{part}.pt", weights_only=False)["model"]
+            model.load_state_dict({name: state[name] for name in model.state_dict() if name in state}, strict=False)
+        model.join()
+
+
+def work(worker: int, options: argparse.Namespace, meeting: str) -> None:
+    torch.set_num_threads(options.threads)
+    # Memory that is given back to the system after each product has to be zeroed by it before the next: keep it.
+    libc = ctypes.CDLL(None)
+    for option, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 1 << 30)):
+        libc.mallopt(option, value)
+    if options.workers > 1:
+        dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=worker, world_size=options.workers)
+    torch.manual_seed(1)
+    words = Words()
+    model = words.network()
+    model.train()
+    opts = optimisers(model, options.part)
+    stages = PARTS[options.part]
+    kept = options.out / f"{options.part}.pt"
+    stage, step, spent = next(iter(stages)), 0, 0.0
+    if kept.exists():
+        state = torch.load(kept, weights_only=False)
+        model.load_state_dict(state["model"], strict=False)
+        for (opt, _), saved in zip(opts, state["opts"], strict=True):
+            opt.load_state_dict(saved)
+        stage, step, spent = state["stage"], state["step"], state["spent"]
+    else:
+        start(options, model)
+    if worker == 0:
+        print("at", stage, step, f"after {spent / 60:.0f} minutes", flush=True)
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad or options.part == "whole"]
+
+    def save(stage: str, step: int) -> None:
+        everything = model.state_dict()
+        state = {"model": {name: everything[name] for name in names}, "opts": [opt.state_dict() for opt, _ in opts]}
+        torch.save(state | {"stage": stage, "step": step, "spent": spent}, kept.with_suffix(".new"))
+        kept.with_suffix(".new").replace(kept)
+
+    started = saved = time.monotonic()
+    log = (options.out / f"{options.part}.jsonl").open("a")
+    order = list(stages)
+    means: dict[str, float] = {}
+    for stage in order[order.index(stage) :]:
+        for step in range(step, stages[stage][0]):
+            begun = time.monotonic()
+            line = {}
+            # The samples of a step depend on nothing but its number and its worker.
+            for batch in parts(words, stage, random.Random(f"{stage} {step} {worker}"), step):
+                with torch.autocast("cpu", torch.bfloat16, enabled=not options.float32):
+                    loss, task, told = losses(model, words, batch)
+                loss.backward()
+                line |= {f"{task}.{key}": value for key, value in told.items()}
+            if options.workers > 1:
+                average(model, options.workers)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for opt, full in opts:
+                for group in opt.param_groups:
+                    group["lr"] = full * rate(stages[stage], step)
+                opt.step()
+                opt.zero_grad()
+            took = time.monotonic() - begun
+            spent += took
+            if worker > 0:
+                continue
+            for key, value in (line | {"seconds": took}).items():
+                means[key] = means.get(key, value) * 0.9 + value * 0.1
+            if step % 20 == 0:
+                shown = {"stage": stage, "step": step} | {key: round(value, 4) for key, value in means.items()}
+                log.write(json.dumps(shown) + "\n")
+                log.flush()
+                print(json.dumps(shown), flush=True)
+            if time.monotonic() - saved > 120:
+                save(stage, step + 1)
+                saved = time.monotonic()
+            if time.monotonic() - started > options.minutes * 60:
+                save(stage, step + 1)
+                return
+        step = 0
+    if worker == 0:
+        save(stage, stages[stage][0])
+        print("done")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--part", choices=PARTS, required=True)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of each worker")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, with one worker")
     parser.add_argument("--float32", action="store_true", help="no bfloat16 in matrix products")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(1)
-    words = Words()
-    model = words.network()
-    model.train()
-    opts = optimisers(model)
-    kept = options.out / "state.pt"
-    names = list(STAGES)
-    stage, step, spent = names[0], 0, 0.0
-    if kept.exists():
-        state = torch.load(kept, weights_only=False)
-        model.load_state_dict(state["model"])
-        for opt, saved in zip(opts, state["opts"], strict=True):
-            opt.load_state_dict(saved)
-        stage, step, spent = state["stage"], state["step"], state["spent"]
-        print("goes on at", stage, step, f"after {spent / 60:.0f} minutes", flush=True)
-    todo = [(name, step if name == stage else 0) for name in names[names.index(stage) :]]
-    queue: multiprocessing.Queue = multiprocessing.Queue(6)
-    torch.multiprocessing.set_sharing_strategy("file_system")
-    maker = multiprocessing.Process(target=producer, args=(todo, queue), daemon=True)
-    maker.start()
-
-    def save(stage: str, step: int) -> None:
-        state = {"model": model.state_dict(), "opts": [opt.state_dict() for opt in opts], "stage": stage, "step": step}
-        torch.save(state | {"spent": spent}, kept.with_suffix(".new"))
-        kept.with_suffix(".new").replace(kept)
-
-    started = saved = time.monotonic()
-    log = (options.out / "log.jsonl").open("a")
-    for stage, first in todo:
-        for step in range(first, STAGES[stage][0]):
-            begun = time.monotonic()
-            found_stage, found_step, batches = queue.get()
-            assert (found_stage, found_step) == (stage, step)
-            waited = time.monotonic() - begun
-            for opt, now in zip(opts, rates(stage, step)):
-                for group in opt.param_groups:
-                    group["lr"] = now
-            line = {"stage": stage, "step": step}
-            for batch in batches:
-                with torch.autocast("cpu", torch.bfloat16, enabled=not options.float32):
-                    loss, told = losses(model, words, batch, short=stage != "full")
-                loss.backward()
-                line |= {f"{batch.task}.{key}": round(value, 4) for key, value in told.items()}
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            for opt in opts:
-                opt.step()
-                opt.zero_grad()
-            took = time.monotonic() - begun
-            spent += took
-            line |= {"seconds": round(took, 3), "waited": round(waited, 3)}
-            log.write(json.dumps(line) + "\n")
-            if step % 20 == 0:
-                log.flush()
-                print(json.dumps(line), flush=True)
-            if time.monotonic() - saved > 180:
-                save(stage, step + 1)
-                saved = time.monotonic()
-            if time.monotonic() - started > options.minutes * 60:
-                save(stage, step + 1)
-                maker.kill()
-                return
-        save(stage, STAGES[stage][0])
-    print("done")
+    if options.workers == 1:
+        work(0, options, "")
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.multiprocessing.spawn(work, (options, f"{folder}/meeting"), options.workers)
 
 
 if __name__ == "__main__":

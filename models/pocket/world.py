@@ -141,7 +141,8 @@ class Clip:
         return np.stack([self.frame(index / (count - 1), side) for index in range(count)])
 
 
-def _try_clip(rng: random.Random, count: int, kinds: list[str], together: str | None) -> Clip | None:
+def _cast(rng: random.Random, count: int, kinds: list[str], together: str | None) -> tuple[list[Shape], list[str]]:
+    """Who is there, and what each does. If two do something together, the second does it to the first."""
     shapes = rng.sample(SHAPES, count)
     if rng.random() < 0.35:
         # Two of one colour or one form, so that neither alone tells who is who.
@@ -149,10 +150,44 @@ def _try_clip(rng: random.Random, count: int, kinds: list[str], together: str | 
         alike = [shape for shape in SHAPES if shape != first and (shape.colour == first.colour or shape.form == first.form)]
         alike = [shape for shape in alike if shape not in shapes[2:]]
         shapes[1] = rng.choice(alike)
-    actors: list[Actor] = []
     does = [rng.choice([kind for kind in kinds if kind in ALONE] or CALM) for _ in shapes]
     if together:
         does[:2] = [rng.choice(CALM), together]
+    return shapes, does
+
+
+def _free_colours(shape: Shape, shapes: list[Shape], turned: list[tuple[Shape, str]]) -> list[str]:
+    """What a shape can turn into: nobody turns into what another one was or will be."""
+    taken = {other.colour for other in shapes if other.form == shape.form} | {shape.colour}
+    taken |= {colour for other, colour in turned if other.form == shape.form}
+    return [colour for colour in COLOURS if colour not in taken]
+
+
+@dataclass
+class Scene:
+    """The facts of a clip that nobody has to see."""
+
+    facts: list[Fact]
+
+    @staticmethod
+    def random(rng: random.Random) -> Scene:
+        together = rng.choice(TOGETHER) if rng.random() < 0.45 else None
+        shapes, does = _cast(rng, rng.choice([2, 3, 3, 4, 4]), KINDS, together)
+        facts: list[Fact] = []
+        for shape, kind in zip(shapes, does):
+            other = shapes[0] if kind in TOGETHER else None
+            if kind == "turns":
+                free = _free_colours(shape, shapes, [(fact.who, fact.other) for fact in facts if fact.kind == kind])
+                if not free:
+                    return Scene.random(rng)
+                other = rng.choice(free)
+            facts.append(Fact(shape, kind, other))
+        return Scene(rng.sample(facts, len(facts)))
+
+
+def _try_clip(rng: random.Random, count: int, kinds: list[str], together: str | None) -> Clip | None:
+    shapes, does = _cast(rng, count, kinds, together)
+    actors: list[Actor] = []
     for shape, kind in zip(shapes, does):
         for _ in range(40):
             actor = _actor(rng, shape, kind, actors, shapes)
@@ -183,10 +218,7 @@ def _actor(rng: random.Random, shape: Shape, kind: str, there: list[Actor], shap
         actor.size = rng.uniform(0.12, 0.19)
         actor.scale = rng.uniform(0.35, 0.55)
     elif kind == "turns":
-        taken = {other.colour for other in shapes if other.form == shape.form} | {shape.colour}
-        # Nobody turns into what another one was or will be.
-        taken |= {actor.other for actor in there if actor.kind == "turns" and actor.shape.form == shape.form}
-        free = [colour for colour in COLOURS if colour not in taken]
+        free = _free_colours(shape, shapes, [(other.shape, other.other) for other in there if other.kind == kind])
         if not free:
             return None
         actor.other = rng.choice(free)
