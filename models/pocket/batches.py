@@ -28,13 +28,15 @@ HEAD, FOOT = f"{tokens.START}User: ", f"{tokens.END}\nAssistant:"
 QUESTION = "What happens?"
 LIST = "List the events."
 # Where statements stand; those of an answer last.
-FIELDS = ["caption", "reference", "events", "inserted_event", "listed", "answer", "found", "flag", "next"]
+FIELDS = ["caption", "reference", "events", "inserted_event", "listed", "answer", "found", "flag", "next", "ended", "before", *tasks.COUNTED]
+# What the list of an answer is made of.
+LISTED = {"hallucination": "caption", "omission": "events"}
 # What frames end with is read together with the text behind them.
 BEHIND = "\n\n"
 
 # Tokens, which of them are to be learned (each from those before it), and which end statements: of a field, what they say,
 # and whether it is right.
-Mark = tuple[str, int, Fact, bool]
+Mark = tuple[str, int, Fact, int]
 Row = tuple[list[int], list[bool], list[Mark]]
 
 
@@ -109,7 +111,13 @@ class Words:
         ids, marks = self.tail(sample)
         encoding = self.tokenizer.encode(sample.answer)
         inside = [mark for mark in sample.marks if mark[0] in FIELDS[4:]]
-        marks += [(field, len(ids) + _token_at(encoding, at), *what) for field, at, *what in inside]
+        inside = [(field, len(ids) + _token_at(encoding, at), *what) for field, at, *what in inside]
+        # What stands in front of each: statements, and the end of the prompt behind the last; in the answer, what has just ended.
+        told = [mark for mark in marks if mark[0] == LISTED.get(sample.task)]
+        places = [at for _, at, *_ in told[1:]] + [len(ids) - 1]
+        before = [(at, fact) for at, (_, _, fact, _) in zip(places, told)]
+        before += [(at, fact) for field, at, fact, _ in inside if field == "ended"]
+        marks += inside + [("before", at, fact, True) for at, fact in before]
         return *self.answered(ids, encoding.ids), marks
 
 
@@ -120,8 +128,8 @@ def _token_at(encoding: Encoding, end: int) -> int:
 
 @dataclass
 class Rows:
-    """Rows of one length: tokens, what is to be learned at each place (-100 where nothing is), and (row, place, right, colour,
-    form, kind, other) of the statements of each field."""
+    """Rows of one length: tokens, what is to be learned at each place (-100 where nothing is), and (row, place, right, how many
+    of the field stand in front, colour, form, kind, other) of the statements of each field."""
 
     tokens: torch.Tensor
     targets: torch.Tensor
@@ -138,9 +146,11 @@ class Rows:
             ids[row, : len(each)] = torch.tensor(each)
             wanted = torch.where(torch.tensor(learned), torch.tensor(each), -100)
             targets[row, : len(each) - 1] = wanted[1:]
+            numbers = dict.fromkeys(FIELDS, 0)
             for field, at, fact, right in ends:
-                marks[field].append((row, at, right, *sights.told(fact)))
-        return Rows(ids, targets, {field: torch.tensor(found, dtype=torch.long).reshape(-1, 7) for field, found in marks.items()})
+                marks[field].append((row, at, right, numbers[field], *sights.told(fact)))
+                numbers[field] += 1
+        return Rows(ids, targets, {field: torch.tensor(found, dtype=torch.long).reshape(-1, 8) for field, found in marks.items()})
 
 
 @dataclass
@@ -180,14 +190,14 @@ class Batch:
 # --- texts ---
 
 
-def text_batch(words: Words, task: str, count: int, short: bool, rng: random.Random, cut: bool = False) -> Batch:
-    """Records of one of the counting tasks; where answers are `cut`, most have no review of the criteria."""
+def text_batch(words: Words, task: str, count: int, short: bool, rng: random.Random, cut: float = 0.0) -> Batch:
+    """Records of one of the counting tasks; as large a share of the answers as is `cut` has no review of the criteria."""
     samples = []
     for _ in range(3 * count):
         if task == "hallucination":
             samples.append(tasks.hallucination_sample(Scene.random(rng), rng))
         else:
-            review = "" if cut and rng.random() < 0.85 else tasks.REVIEW
+            review = "" if rng.random() < cut else tasks.REVIEW
             samples.append(tasks.omission_sample(Scene.random(rng), rng, review))
     # Of three times as many, some that are about as long as each other: less of a batch is padding.
     rows = sorted((words.row(sample) for sample in samples), key=lambda row: len(row[0]))

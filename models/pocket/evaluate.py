@@ -2,10 +2,11 @@
 
     pip install torch transformers tokenizers numpy        # and ffmpeg, which encodes the clips
     cargo build --release
-    python models/pocket/evaluate.py --binary target/release/capjudge [--judge pocket] [--clips 200] [--out DIR]
+    python models/pocket/evaluate.py --binary target/release/capjudge [--judge pocket] [--clips 200] [--seed SEED] [--out DIR]
 
-Clips are H.264 files, decoded by capjudge; seeds begin with "held out", which training never does. Answers are free
-(`--free`), so that what cannot be parsed shows. Printed, and written to DIR/results.json:
+Clips are H.264 files, decoded by capjudge; seeds begin with "held out", which training never does. Whoever chooses between
+checkpoints does it on another SEED than the one that is reported. Answers are free (`--free`), so that what cannot be parsed
+shows. Printed, and written to DIR/results.json:
 
 score           share of exact scores and of scores within 1 (after the word-count rule, which code applies)
 looks           pairs of a record with its clip and with another one: how often the expected score is higher with its own
@@ -50,11 +51,12 @@ def main() -> None:
     parser.add_argument("--binary", type=Path, required=True)
     parser.add_argument("--judge", default="pocket")
     parser.add_argument("--clips", type=int, default=200)
+    parser.add_argument("--seed", default="", help="other clips and sentences")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp())
     (folder / "clips").mkdir(parents=True, exist_ok=True)
-    rng = random.Random("held out")
+    rng = random.Random(f"held out{options.seed}")
     # Clips come in pairs, each the other one's stranger.
     made = [Clip.random(rng) for _ in range(options.clips + options.clips % 2)]
     files = [str(clips.write(folder / f"clips/{index}.mp4", clips.pictures(clip))) for index, clip in enumerate(made)]

@@ -22,9 +22,11 @@ from world import COLOURS, FORMS, SHAPES
 
 # A frame is 8 x 8 patches, of which 2 x 2 become a row in the prompt.
 GRID = 2 * CELLS
-# The layers that know what became of shapes, which facts are shown and told, which of those that are told are right, and what
-# another text says of them.
-CHANGE_LAYER, FACT_LAYER, TRUTH_LAYER, FOUND_LAYER = 2, 3, 5, 6
+# The layers that know what became of shapes, which facts are shown and told, in which order, which of those that are told are
+# right, and what another text says of them.
+CHANGE_LAYER, FACT_LAYER, ORDER_LAYER, TRUTH_LAYER, FOUND_LAYER = 2, 3, 4, 5, 6
+# No text tells more facts.
+FACTS = 8
 
 Past = list[tuple[Tensor, Tensor]]
 
@@ -58,7 +60,8 @@ class Pocket(nn.Module):
         self.rows_of = nn.Linear(NUMBERS, width, bias=False)
         # For learning only; not part of the checkpoint. What a patch is of, what a row shows, what became of it, the fact that
         # a row shows or a statement tells (in the same numbers, so that they can be compared), whether a statement is right,
-        # whether one is also told elsewhere, whether its shape is, whether it was inserted, and where it stands.
+        # whether one is also told elsewhere, whether its shape is, whether it was inserted, where it stands, which fact stands
+        # before it, how many do, whether it is the last, and how many of them, and of those inserted, were counted.
         tower = settings.vision_config.hidden_size
         self.patches = nn.Linear(tower, len(SHAPES) + 1 + 3)
         self.numbers = nn.Linear(4 * tower, NUMBERS, bias=False)
@@ -69,6 +72,11 @@ class Pocket(nn.Module):
         self.there = nn.Linear(width, 1)
         self.inserted = nn.Linear(width, 1)
         self.fields = nn.Linear(width, 7)
+        self.before = nn.Linear(width, sum(TOLD))
+        self.order = nn.Linear(width, FACTS)
+        self.last = nn.Linear(width, 1)
+        self.counted = nn.Linear(width, FACTS)
+        self.counted_inserted = nn.Linear(width, 2)
         _begin_by_following(self, named)
 
     def join(self) -> None:

@@ -39,8 +39,8 @@ class Sample:
     fields: dict
     answer: str
     # For learning only: where statements of a field (or of the answer) end (in characters), what they say, and whether they
-    # are right, or, in a reference, told by the caption.
-    marks: list[tuple[str, int, Fact, bool]] = field(default_factory=list)
+    # are right, or, in a reference, told by the caption; or how many were counted.
+    marks: list[tuple[str, int, Fact, int]] = field(default_factory=list)
     score: int | None = None
     counts: tuple[int, ...] = ()
 
@@ -257,21 +257,29 @@ def hallucination_sample(clip: Clip | Scene, rng: random.Random) -> Sample:
             label, count = "HALLUCINATED", count + 1
             because = "the ground truth says otherwise" if same else "the ground truth has no such shape"
         answer.event(number, fact, "truth", same)
-        answer.text += f"{label} because {because}.\n"
-    answer.text += f"\nFINAL METRICS:\n- HALLUCINATION_COUNT: {count}"
+        answer.text += f"{label} because {because} ("
+        answer.count(fact, count - (label == "HALLUCINATED"), count)
+        answer.text += " so far).\n"
+        answer.end(fact, number == len(told), count)
+    answer.text += "\nFINAL METRICS:\n- HALLUCINATION_COUNT: "
+    answer.count(told[-1], count, count)
     sample = Sample("hallucination", {"events": events(truth, rng), "caption": text}, answer.text, answer.marks, counts=(count,))
     sample.marks += [("caption", end, fact, fact in truth) for end, fact in ends] + event_marks(sample.fields["events"], truth)
     return sample
 
 
+COUNTED = ("counted", "counted_inserted")
+
+
 @dataclass
 class Answer:
     """An answer that grows, and where statements end in it: of what is `listed`, whether it was inserted; of what the `answer`
-    goes through, whether the other text has its shape; of what is `found` there, whether it is the same; and where the `next`
-    one will begin."""
+    goes through, whether the other text has its shape; of what is `found` there, whether it is the same; where the `next`
+    one will begin; where the line of one has `ended`, whether it was the last; and how many were `counted`, and of those that
+    were inserted (`counted_inserted`), where the next number will be written and where a line ends."""
 
     text: str
-    marks: list[tuple[str, int, Fact, bool]] = field(default_factory=list)
+    marks: list[tuple[str, int, Fact, int]] = field(default_factory=list)
 
     def list_(self, facts: list[Fact], inserted: int | None = None) -> None:
         for index, fact in enumerate(facts):
@@ -280,6 +288,7 @@ class Answer:
             self.text += f" {capital(plain(fact))}"
             self.marks.append(("listed", len(self.text), fact, index == inserted))
             self.text += " (inserted)\n" if index == inserted else "\n"
+            self.end(fact, index == len(facts) - 1)
 
     def event(self, number: int, fact: Fact, where: str, same: list[Fact], inserted: bool = False) -> None:
         """An event, and what the other text says of its shape: that is written before the label, so that it can be compared."""
@@ -290,6 +299,15 @@ class Answer:
         self.text += found(same, fact)
         self.marks += [("found", len(self.text), other, other == fact) for other in same[:1]]
         self.text += " — was "
+
+    def end(self, fact: Fact, last: bool, *counts: int) -> None:
+        self.marks.append(("ended", len(self.text), fact, last))
+        self.marks += [(name, len(self.text), fact, count) for name, count in zip(COUNTED, counts)]
+
+    def count(self, fact: Fact, before: int, now: int, which: int = 0) -> None:
+        """Writes a count behind one that was another before."""
+        self.marks.append((COUNTED[which], len(self.text), fact, before))
+        self.text += str(now)
 
 
 def found(same: list[Fact], fact: Fact) -> str:
@@ -335,16 +353,25 @@ def omission_sample(clip: Clip | Scene, rng: random.Random, review: str = REVIEW
         else:
             label, because, total = "OMITTED", "the caption does not mention it", total + 1
         flag = number - 1 == inserted
-        of_inserted += flag and not same
+        counted = flag and not same
+        of_inserted += counted
         answer.event(number, fact, "caption", same, flag)
-        answer.text += f"{label} because {because}. This event was"
+        answer.text += f"{label} because {because} ("
+        answer.count(fact, total - (not same), total)
+        answer.text += " so far, "
+        answer.count(fact, of_inserted - counted, of_inserted, 1)
+        answer.text += " inserted). This event was"
         answer.marks.append(("flag", len(answer.text), fact, flag))
         answer.text += " an inserted one.\n" if flag else " not an inserted one.\n"
-    answer.text += f"\nFINAL METRICS:\n- TOTAL_OMISSION_COUNT: {total}\n- INSERTED_OMISSION_COUNT: {int(of_inserted)}"
+        answer.end(fact, number == len(truth), total, of_inserted)
+    answer.text += "\nFINAL METRICS:\n- TOTAL_OMISSION_COUNT: "
+    answer.count(truth[-1], total, total)
+    answer.text += "\n- INSERTED_OMISSION_COUNT: "
+    answer.count(truth[-1], of_inserted, of_inserted, 1)
     fields = {"events": events(truth, rng), "caption": text}
     if inserted is not None:
         fields["inserted_index"] = inserted
-    sample = Sample("omission", fields, answer.text, answer.marks, counts=(total, int(of_inserted)))
+    sample = Sample("omission", fields, answer.text, answer.marks, counts=(total, of_inserted))
     sample.marks += [("caption", end, fact, fact in truth) for end, fact in ends] + event_marks(fields["events"], truth)
     if inserted is not None:
         sample.marks.append(("inserted_event", len(values(sample)["INSERTED_EVENT"][1]), truth[inserted], True))

@@ -5,12 +5,15 @@
     python models/pocket/train.py --out DIR --part tower &                 # one core each, at the same time
     python models/pocket/train.py --out DIR --part decoder
     python models/pocket/train.py --out DIR --part whole --workers 2       # both together
+    python models/pocket/export.py --state DIR/whole.pt
+    python models/pocket/train.py --out DIR --part counts --workers 2      # goes on from a checkpoint: the shipped one, or --begin
 
 `tower` learns to tell from pixels what `sights.py` says of each cell of a frame. `decoder` learns the three tasks from the true
 numbers: first to copy, to look up and to follow shapes (`words`), then the tasks with a few words of their rubric (`short`).
-`whole` puts one behind the other and goes on with pictures and the whole rubric (`full`), at last mostly with texts (`counts`). Heads that are not part of the checkpoint also
-ask some layers what became of each shape, what it does, and which statements are right. The rubric is read once for a
-batch and the frames once for a clip, and gradients flow through both.
+`whole` puts one behind the other and goes on with pictures and the whole rubric. `counts` goes on from a checkpoint, mostly
+with texts and with the tower as it is. Heads that are not part of the checkpoint also ask some layers what became of each
+shape, what it does, and which statements are right; so `counts` first learns these alone (`heads`). The rubric is read once
+for a batch and the frames once for a clip, and gradients flow through both.
 
 DIR keeps a checkpoint of each part, written every few minutes; a run that is stopped goes on where it was. With `--workers 2`
 each step has the samples of two processes, which share their gradients.
@@ -31,10 +34,10 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
-from batches import FIELDS, Batch, Pictures, Rows, Words, clip_batch, eyes_batch, list_batch, text_batch
-from model import CHANGE_LAYER, FACT_LAYER, FOUND_LAYER, TRUTH_LAYER, Pocket
+from batches import FIELDS, HERE, Batch, Pictures, Rows, Words, clip_batch, eyes_batch, list_batch, text_batch
+from model import CHANGE_LAYER, FACT_LAYER, FOUND_LAYER, ORDER_LAYER, TRUTH_LAYER, Pocket
 from sights import TOLD
-from tasks import IMAGE
+from tasks import COUNTED, IMAGE
 from world import SHAPES
 
 # Options of the C library's memory.
@@ -43,7 +46,8 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 PARTS: dict[str, dict[str, tuple[int, float, float]]] = {
     "tower": {"eyes": (4000, 1.0, 0.02)},
     "decoder": {"words": (1350, 1.0, 1.0), "short": (1200, 0.8, 0.3)},
-    "whole": {"full": (590, 0.5, 0.02), "counts": (150, 0.4, 0.02)},
+    "whole": {"full": (590, 0.5, 0.02)},
+    "counts": {"heads": (60, 1.0, 1.0), "counts": (1300, 0.3, 0.01)},
 }
 
 
@@ -54,13 +58,15 @@ def parts(words: Words, stage: str, rng: random.Random, step: int) -> list[Batch
     if stage == "words":
         return [list_batch(words, 8, rng), clip_batch(words, 3, 0, 4, True, False, rng)]
     if stage == "short":
-        texts = [text_batch(words, "hallucination", 4, True, rng), text_batch(words, "omission", 7, True, rng, cut=True)]
+        texts = [text_batch(words, "hallucination", 4, True, rng), text_batch(words, "omission", 7, True, rng, cut=0.85)]
         return [*texts, clip_batch(words, 2, 5, 3, True, False, rng)]
+    if stage in ("heads", "counts"):
+        # The whole rubric of one task in turn: with all three a step costs more than twice as much.
+        short = [step % 3 != turn for turn in range(3)]
+        texts = [text_batch(words, "hallucination", 4, short[0], rng), text_batch(words, "omission", 4, short[1], rng)]
+        return [*texts, clip_batch(words, 2, 5, 1, short[2], True, rng)]
     # The whole rubric every other time: without it a step costs little more than half.
     short, text = step % 2 == 1, ("hallucination", "omission", "omission")[step // 2 % 3]
-    if stage == "counts":
-        texts = [text_batch(words, "hallucination", 5, short, rng), text_batch(words, "omission", 6, short, rng)]
-        return [*texts, clip_batch(words, 1, 5, 1, not short, True, rng)]
     return [text_batch(words, text, 6, short, rng), clip_batch(words, 2, 5, 2, short, True, rng), eyes_batch(8, rng)]
 
 
@@ -91,16 +97,16 @@ def becoming_loss(model: Pocket, layers: list[torch.Tensor], where: torch.Tensor
     far = (said[:, :3] - right[:, :3]).abs()
     loss = 2 * far.sum(-1).mean() + F.binary_cross_entropy_with_logits(said[:, 3:], right[:, 3:])
     at = batch.shown.facts[:, 0]
-    showing, shown = fact_loss(model, layers[FACT_LAYER][where][at], batch.shown.facts[:, 1:])
+    showing, shown = fact_loss(model.facts, layers[FACT_LAYER][where][at], batch.shown.facts[:, 1:])
     return loss + showing, {"way": far[:, :2].mean().item(), "shown": shown}
 
 
-def fact_loss(model: Pocket, x: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, float]:
+def fact_loss(head: torch.nn.Module, x: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, float]:
     """How far a layer is from knowing the fact that a row shows or a statement tells; and how often it does."""
     if not len(x):
         # Of clips whose shapes are all gone at the end.
         return x.new_zeros(()), 1.0
-    said = model.facts(level(x)).float().split(TOLD, -1)
+    said = head(level(x)).float().split(TOLD, -1)
     loss = sum(F.cross_entropy(part, wanted) for part, wanted in zip(said, right.T))
     good = torch.stack([part.argmax(-1) == wanted for part, wanted in zip(said, right.T)]).all(0)
     return loss, good.float().mean().item()
@@ -116,17 +122,39 @@ def truth_loss(head: torch.nn.Module, layer: torch.Tensor, marks: torch.Tensor) 
 def telling_loss(model: Pocket, layers: list[torch.Tensor], rows: Rows) -> tuple[torch.Tensor, float]:
     """The same for statements, where each of them ends, and of where it stands."""
     # The others stand where no statement ends.
-    found = [rows.marks[field] for field in FIELDS if field not in ("answer", "flag", "next")]
+    others = ("answer", "flag", "next", "ended", "before", *COUNTED)
+    found = [rows.marks[field] for field in FIELDS if field not in others]
     marks = torch.cat(found)
     row, at = marks[:, :2].T
     x = layers[FACT_LAYER][row, at]
     field = torch.repeat_interleave(torch.arange(len(found)), torch.tensor([len(each) for each in found]))
-    loss, good = fact_loss(model, x, marks[:, 3:])
+    loss, good = fact_loss(model.facts, x, marks[:, 4:])
     loss = loss + F.cross_entropy(model.fields(level(x)).float(), field)
-    # What comes next is known before it is written.
-    coming = rows.marks["next"]
-    loss = loss + fact_loss(model, layers[TRUTH_LAYER][coming[:, 0], coming[:, 1]], coming[:, 3:])[0]
     return loss, good
+
+
+def order_loss(model: Pocket, layers: list[torch.Tensor], rows: Rows) -> tuple[torch.Tensor, dict]:
+    """How far layers are from knowing which statements stand in front of each, how many of them were counted, and what comes
+    next before it is written."""
+    layer = layers[ORDER_LAYER]
+    marks = torch.cat([rows.marks[field] for field in ("caption", "reference", "events")])
+    said = model.order(level(layer[marks[:, 0], marks[:, 1]])).float()
+    loss, told = F.cross_entropy(said, marks[:, 3]), {"order": (said.argmax(-1) == marks[:, 3]).float().mean().item()}
+    before = rows.marks["before"]
+    if len(before):
+        following, told["before"] = fact_loss(model.before, layer[before[:, 0], before[:, 1]], before[:, 4:])
+        loss = loss + following
+    coming = rows.marks["next"]
+    if len(coming):
+        following, told["next"] = fact_loss(model.facts, layers[TRUTH_LAYER][coming[:, 0], coming[:, 1]], coming[:, 4:])
+        loss = loss + 2 * following
+    for field, head in zip(COUNTED, (model.counted, model.counted_inserted)):
+        marks = rows.marks[field]
+        if len(marks):
+            said = head(level(layer[marks[:, 0], marks[:, 1]])).float()
+            loss = loss + F.cross_entropy(said, marks[:, 2])
+            told[field] = (said.argmax(-1) == marks[:, 2]).float().mean().item()
+    return loss, told
 
 
 def answer_loss(model: Pocket, words: Words, task: str, rows: Rows, hidden: torch.Tensor) -> tuple[torch.Tensor, dict]:
@@ -148,6 +176,11 @@ def answer_loss(model: Pocket, words: Words, task: str, rows: Rows, hidden: torc
     if task in ("list", "hallucination", "omission"):
         # So are labels: the tokens that are hard to tell are a few of hundreds.
         loss = loss + 0.5 * each.topk(max(1, len(each) // 20)).values.mean()
+        # And so are the counts.
+        row, at = torch.cat([rows.marks[field] for field in COUNTED])[:, :2].T
+        counts = torch.zeros_like(wanted).index_put_((row, at), torch.tensor(True))[wanted]
+        if counts.any():
+            loss = loss + 0.5 * each[counts].mean()
     return loss, told
 
 
@@ -162,8 +195,9 @@ def losses(model: Pocket, words: Words, batch: Batch | Pictures) -> tuple[torch.
             rows = model.rows_of(shown.numbers)
         else:
             patches, fours = model.see(shown.pictures.looks)
-            seeing, found = seeing_loss(model, shown.pictures, patches, fours)
-            loss, told = loss + 0.3 * seeing, told | found
+            if model.patches.weight.requires_grad:
+                seeing, found = seeing_loss(model, shown.pictures, patches, fours)
+                loss, told = loss + 0.3 * seeing, told | found
             rows = model.connector.modality_projection(fours).view(*shown.numbers.shape[:2], -1)
         embeds = model.embed(shown.tokens)
         where = shown.tokens == words.id(IMAGE)
@@ -180,13 +214,17 @@ def losses(model: Pocket, words: Words, batch: Batch | Pictures) -> tuple[torch.
     loss, told = loss + answering, told | found
     if batch.task != "facts":
         telling, told["meant"] = telling_loss(model, layers, batch.rows)
-        loss = loss + 0.3 * telling
+        order, found = order_loss(model, layers, batch.rows)
+        loss, told = loss + 0.3 * telling + 0.3 * order, told | found
     asked = {
         "score": [("truth", model.truth, "caption", TRUTH_LAYER), ("told", model.told, "reference", TRUTH_LAYER)],
-        "hallucination": [("same", model.told, "found", TRUTH_LAYER), ("there", model.there, "answer", FOUND_LAYER)],
+        "hallucination": [
+            ("same", model.told, "found", TRUTH_LAYER), ("there", model.there, "answer", FOUND_LAYER),
+            ("last", model.last, "ended", FOUND_LAYER),
+        ],
         "omission": [
             ("inserted", model.inserted, "listed", FOUND_LAYER), ("there", model.there, "answer", FOUND_LAYER),
-            ("flag", model.inserted, "flag", FOUND_LAYER),
+            ("flag", model.inserted, "flag", FOUND_LAYER), ("last", model.last, "ended", FOUND_LAYER),
         ],
     }
     for name, head, field, layer in asked.get(batch.task, []):
@@ -202,7 +240,8 @@ def optimisers(model: Pocket, part: str) -> list[tuple[torch.optim.Optimizer, fl
     seen = ("vision_model", "connector", "patches", "numbers")
     for name, parameter in model.named_parameters():
         of_tower = any(name.startswith(word) or f".{word}." in name for word in seen)
-        if part == "tower" and not of_tower or part == "decoder" and of_tower or part == "whole" and name.startswith("rows_of"):
+        fixed = {"tower": not of_tower, "decoder": of_tower, "whole": False, "counts": of_tower}[part]
+        if fixed or part in ("whole", "counts") and name.startswith("rows_of"):
             parameter.requires_grad_(False)
         elif "patch_embedding" in name:
             groups["patch"].append(parameter)
@@ -245,6 +284,9 @@ def start(options: argparse.Namespace, model: Pocket) -> None:
             state = torch.load(options.out / f"{part}.pt", weights_only=False)["model"]
             model.load_state_dict({name: state[name] for name in model.state_dict() if name in state}, strict=False)
         model.join()
+    if options.part == "counts":
+        trained = type(model.whole).from_pretrained(options.begin, dtype=torch.float32)
+        model.whole.load_state_dict(trained.state_dict())
 
 
 def work(worker: int, options: argparse.Namespace, meeting: str) -> None:
@@ -273,11 +315,13 @@ def work(worker: int, options: argparse.Namespace, meeting: str) -> None:
         start(options, model)
     if worker == 0:
         print("at", stage, step, f"after {spent / 60:.0f} minutes", flush=True)
-    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad or options.part == "whole"]
+    everything = options.part in ("whole", "counts")
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad or everything]
+    shipped = [parameter for parameter in model.whole.parameters() if parameter.requires_grad]
 
     def save(stage: str, step: int) -> None:
-        everything = model.state_dict()
-        state = {"model": {name: everything[name] for name in names}, "opts": [opt.state_dict() for opt, _ in opts]}
+        now = model.state_dict()
+        state = {"model": {name: now[name] for name in names}, "opts": [opt.state_dict() for opt, _ in opts]}
         torch.save(state | {"stage": stage, "step": step, "spent": spent}, kept.with_suffix(".new"))
         kept.with_suffix(".new").replace(kept)
 
@@ -286,6 +330,8 @@ def work(worker: int, options: argparse.Namespace, meeting: str) -> None:
     order = list(stages)
     means: dict[str, float] = {}
     for stage in order[order.index(stage) :]:
+        for parameter in shipped:
+            parameter.requires_grad_(stage != "heads")
         for step in range(step, stages[stage][0]):
             begun = time.monotonic()
             line = {}
@@ -330,6 +376,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--part", choices=PARTS, required=True)
+    parser.add_argument("--begin", type=Path, default=HERE, help="the checkpoint that `counts` begins with")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, with one worker")
