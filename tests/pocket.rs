@@ -42,6 +42,23 @@ fn compare(right: &[(String, f64)], wrong: &[(String, f64)]) -> (f64, usize) {
     (differences.iter().sum::<f64>() / differences.len() as f64, differences.iter().filter(|more| **more > 0.0).count())
 }
 
+/// How many verdicts on the demo's captions are right: all counts, or the score and the reason (`models/pocket/demo.py` knows).
+fn right_verdicts(verdicts: &[Value]) -> usize {
+    let known =
+        include_str!("data/pocket/truth.jsonl").lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let known: Vec<Value> = known.collect();
+    assert_eq!(verdicts.len(), known.len());
+    let is_right = |verdict: &&Value| {
+        let right = known.iter().find(|right| right["id"] == verdict["id"]).unwrap();
+        let outcome = &verdict["outcome"];
+        match outcome["counts"].as_object() {
+            Some(counts) => counts.iter().all(|(name, count)| right[name] == *count),
+            None => ["score", "reason"].iter().all(|name| right[*name] == outcome[*name]),
+        }
+    };
+    verdicts.iter().filter(is_right).count()
+}
+
 #[test]
 fn the_demo_ranks_two_systems_and_writes_a_report() {
     let workspace = Workspace::new();
@@ -58,8 +75,9 @@ fn the_demo_ranks_two_systems_and_writes_a_report() {
         Ok(wanted) => assert_eq!(ran.stdout, wanted),
         Err(_) => assert!(ran.stdout.contains("1. lantern"), "{}", ran.stdout),
     }
-    for task in ["hallucination", "omission", "score"] {
-        assert_eq!(workspace.lines(&format!("runs/demo/{task}/verdicts.jsonl")).len(), 24, "{task}");
+    for (task, share) in [("hallucination", 22), ("omission", 22), ("score", 20)] {
+        let right = right_verdicts(&workspace.lines(&format!("runs/demo/{task}/verdicts.jsonl")));
+        assert!(right >= share, "{task}: {right} of 24 are right");
     }
     let report = workspace.read("runs/demo/report.md");
     for word in ["clip-8.mp4.frames.png", "lantern", "sparrow", "score "] {

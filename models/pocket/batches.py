@@ -28,14 +28,17 @@ HEAD, FOOT = f"{tokens.START}User: ", f"{tokens.END}\nAssistant:"
 QUESTION = "What happens?"
 LIST = "List the events."
 # Where statements stand; those of an answer last.
-FIELDS = ["caption", "reference", "events", "inserted_event", "listed", "answer", "found", "flag", "next", "ended", "before", *tasks.COUNTED]
+FIELDS = [
+    "caption", "reference", "events", "inserted_event", "listed", "answer", "found", "flag", "next", "ended", "before", "reason",
+    *tasks.COUNTED,
+]
 # What the list of an answer is made of.
 LISTED = {"hallucination": "caption", "omission": "events"}
 # What frames end with is read together with the text behind them.
 BEHIND = "\n\n"
 
 # Tokens, which of them are to be learned (each from those before it), and which end statements: of a field, what they say,
-# and whether it is right.
+# and whether it is right; of a reason, where the statement that it names ends.
 Mark = tuple[str, int, Fact, int]
 Row = tuple[list[int], list[bool], list[Mark]]
 
@@ -117,8 +120,21 @@ class Words:
         places = [at for _, at, *_ in told[1:]] + [len(ids) - 1]
         before = [(at, fact) for at, (_, _, fact, _) in zip(places, told)]
         before += [(at, fact) for field, at, fact, _ in inside if field == "ended"]
+        # A reason is read off the statement that it names.
+        inside = [(*mark[:3], wrong_at(marks, mark[2])) if mark[0] == "reason" else mark for mark in inside]
         marks += inside + [("before", at, fact, True) for at, fact in before]
         return *self.answered(ids, encoding.ids), marks
+
+    def reason(self, sample: Sample) -> Row:
+        """A score with a reason that names a fact, of which only this fact is to be learned."""
+        ids, learned, marks = self.row(sample)
+        at = next(at for field, at, *_ in marks if field == "reason")
+        return ids, [it and place > at for place, it in enumerate(learned)], marks
+
+
+def wrong_at(marks: list[Mark], fact: Fact) -> int:
+    """Where the statement of this fact ends that is wrong or, in a reference, left out."""
+    return next(at for _, at, told, right in marks if told == fact and not right)
 
 
 def _token_at(encoding: Encoding, end: int) -> int:
@@ -174,6 +190,8 @@ class Shown:
     facts: torch.Tensor
     # Short captions of the clips, cut off where their last statement ends.
     statements: Rows
+    # Captions to score of which only the fact that the reason names is to be learned.
+    reasons: Rows | None = None
     pictures: Pictures | None = None
 
 
@@ -302,9 +320,12 @@ def eyes_batch(count: int, rng: random.Random) -> Pictures:
     return _pictures(looks, places)
 
 
-def clip_batch(words: Words, count: int, each: int, said: int, short: bool, pictures: bool, rng: random.Random) -> Batch:
-    """Clips, each with `each` captions to score and `said` short captions of statements that are right or wrong. Without
-    captions to score, the question is what happens."""
+def clip_batch(
+    words: Words, count: int, each: int, said: int, short: bool, pictures: bool, rng: random.Random, reasons: int = 0
+) -> Batch:
+    """Clips, each with `each` captions to score, `said` short captions of statements that are right or wrong, and `reasons`
+    captions of which only the fact that the reason names is to be learned. Without captions to score, the question is what
+    happens."""
     noise = np.random.default_rng(rng.randrange(1 << 30))
     clips = [Clip.random(rng) for _ in range(count)]
     rows = []
@@ -315,6 +336,7 @@ def clip_batch(words: Words, count: int, each: int, said: int, short: bool, pict
             rows.append(words.row(tasks.score_sample(clip, other, rng, want)))
         if not each:
             rows.append((*words.answered(words.encode(BEHIND + QUESTION + FOOT), words.encode(facts_text(clip))), []))
+    named = [_named(clip, clips[index - 1], rng) for index, clip in enumerate(clips) for _ in range(reasons)]
     became = [sights.became(clip) for clip in clips]
     rows_before = lambda index, found: (index * FRAMES + found[:, :1]) * ROWS + found[:, 1:2]
     joined = [
@@ -325,11 +347,20 @@ def clip_batch(words: Words, count: int, each: int, said: int, short: bool, pict
         torch.tensor([words.frames(clip.seconds) for clip in clips]),
         torch.from_numpy(np.stack([sights.sighted(clip, noise) for clip in clips])).view(count, FRAMES * ROWS, NUMBERS),
         *map(torch.from_numpy, joined), Rows.of([words.statements(clip, rng) for clip in clips for _ in range(said)], words.pad),
+        Rows.of([words.reason(sample) for sample in named], words.pad) if named else None,
     )
     if pictures:
         looks = [look for clip in clips for look in augmented(clip.frames(FRAMES, rng.choice([SIDE, 2 * SIDE])), noise)]
         shown.pictures = _pictures(looks, [sights.places(clip, moment) for clip in clips for moment in MOMENTS])
     return Batch("score" if each else "facts", words.prefix("score", short, rng), Rows.of(rows, words.pad), shown)
+
+
+def _named(clip: Clip, other: Clip, rng: random.Random) -> Sample:
+    """A caption that is partly wrong or leaves something out, so that the fact of the reason is one of several."""
+    while True:
+        sample = tasks.score_sample(clip, other, rng, rng.choice([1, 2, 2, 2]))
+        if any(mark[0] == "reason" for mark in sample.marks):
+            return sample
 
 
 def facts_text(clip: Clip) -> str:

@@ -1,9 +1,9 @@
 """Makes the clips and captions of `capjudge demo`.
 
-    python models/pocket/demo.py            # writes models/pocket/demo; needs ffmpeg
+    python models/pocket/demo.py            # writes models/pocket/demo, and tests/data/pocket/truth.jsonl; needs ffmpeg
 
 Eight clips, 24 captions of two made-up systems: `lantern` tells what happens, `sparrow` leaves out and makes up. Seeds
-begin with "demo", which training never does.
+begin with "demo", which training never does. What a judge should say of each caption is known, and is for the tests alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sentences import capital
 from world import Clip, Fact
 
 OUT = Path(__file__).resolve().parent / "demo"
+TRUTH = OUT.parents[2] / "tests/data/pocket/truth.jsonl"
 # Which shapes do what in which clip, and how long it takes.
 COUNTS = [2, 3, 3, 4, 3, 4, 2, 3]
 # Besides a brief caption, some clips get another one.
@@ -34,7 +35,8 @@ def told_by(system: str, clip: Clip, rng: random.Random) -> list[Fact]:
     return tasks.shuffled([tasks.wrong(fact, clip, rng) for fact in kept[:bad]] + kept[bad:], rng)
 
 
-def record(index: int, clip: Clip, system: str, kind: str, rng: random.Random) -> dict:
+def record(index: int, clip: Clip, system: str, kind: str, rng: random.Random) -> tuple[dict, dict]:
+    """A caption, and what is right to say of it."""
     reference = tasks.shuffled(clip.facts, rng)
     if len(reference) > 2 and rng.random() < 0.3:
         reference = reference[:-1]
@@ -51,7 +53,13 @@ def record(index: int, clip: Clip, system: str, kind: str, rng: random.Random) -
     out |= {"events": events, "caption_type": kind, "reference": reference_text}
     if len(events) > 2:
         out["inserted_index"] = rng.randrange(len(events))
-    return out
+    omitted = [fact.who not in {other.who for other in told} for fact in clip.facts]
+    right = {
+        "id": out["id"], "HALLUCINATION_COUNT": sum(fact not in clip.facts for fact in told), "TOTAL_OMISSION_COUNT": sum(omitted),
+        "INSERTED_OMISSION_COUNT": int("inserted_index" in out and omitted[out["inserted_index"]]),
+    }
+    score, reason, named = tasks.right_score(told, reference, clip, kept=True)
+    return out, right | {"score": score, "reason": tasks.reason_text(reason, named)}
 
 
 def main() -> None:
@@ -60,13 +68,16 @@ def main() -> None:
     for index, clip in enumerate(made):
         path = clips.write(OUT / f"clip-{index + 1}.mp4", clips.pictures(clip))
         print(path.name, path.stat().st_size, [sentences.plain(fact) for fact in clip.facts])
-    lines = []
+    lines, truth = [], []
     for system in ("lantern", "sparrow"):
         for index, clip in enumerate(made):
             for kind in ["brief", OTHERS.get(index)]:
                 if kind:
-                    lines.append(record(index, clip, system, kind, random.Random(f"demo {system} {index} {kind}")))
-    (OUT / "captions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+                    line, right = record(index, clip, system, kind, random.Random(f"demo {system} {index} {kind}"))
+                    lines.append(line)
+                    truth.append(right)
+    for path, all_ in ((OUT / "captions.jsonl", lines), (TRUTH, truth)):
+        path.write_text("".join(json.dumps(line) + "\n" for line in all_))
     print(len(lines), "records")
 
 

@@ -8,7 +8,8 @@ Clips are H.264 files, decoded by capjudge; seeds begin with "held out", which t
 checkpoints does it on another SEED than the one that is reported. Answers are free (`--free`), so that what cannot be parsed
 shows. Printed, and written to DIR/results.json:
 
-score           share of exact scores and of scores within 1 (after the word-count rule, which code applies)
+score           share of exact scores and of scores within 1 (after the word-count rule, which code applies), and of answers
+                that are right word for word, so that the reason names the right fact
 looks           pairs of a record with its clip and with another one: how often the expected score is higher with its own
 order           captions of movements: the mean expected score with the frames in order, and with the frames shuffled
 counts          share of hallucination and omission records with exactly the right counts
@@ -62,14 +63,14 @@ def main() -> None:
     files = [str(clips.write(folder / f"clips/{index}.mp4", clips.pictures(clip))) for index, clip in enumerate(made)]
     results, parsed = {}, []
 
-    records, truth = [], {}
+    records, truth, answers = [], {}, {}
     pairs = []
     for index, clip in enumerate(made):
         for each in range(2):
             sample = tasks.score_sample(clip, made[index ^ 1], rng)
             name = f"{index}-{each}"
             records.append({"id": name, "system": "s", "video": files[index], **sample.fields})
-            truth[name] = sample.score
+            truth[name], answers[name] = sample.score, sample.answer
         sample = tasks.score_sample(clip, made[index ^ 1], rng, want=3)
         if sample.score == 3:
             for side, which in (("own", index), ("other", index ^ 1)):
@@ -80,6 +81,7 @@ def main() -> None:
     off = [abs(scored[name] - right) if name in scored else 9 for name, right in truth.items()]
     results["score exact"] = share([by == 0 for by in off])
     results["score within 1"] = share([by <= 1 for by in off])
+    results["score and reason right"] = share([verdicts[name].get("answer", "").strip() == answer for name, answer in answers.items()])
     table = [[sum(scored.get(name) == said and right == is_ for name, right in truth.items()) for said in range(5)] for is_ in range(5)]
     results["score right (down) against said (across)"] = table
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,15 @@ CHANGE_LAYER, FACT_LAYER, ORDER_LAYER, TRUTH_LAYER, FOUND_LAYER = 2, 3, 4, 5, 6
 FACTS = 8
 
 Past = list[tuple[Tensor, Tensor]]
+
+
+@dataclass
+class Read:
+    """What was read: what the last layer says, the keys and values of all layers, and what each of them says."""
+
+    last: Tensor
+    past: Past
+    layers: list[Tensor]
 
 
 def config(vocabulary: int, image: int, pad: int, start: int, end: int) -> SmolVLMConfig:
@@ -103,9 +113,8 @@ class Pocket(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         return self.text.embed_tokens(ids)
 
-    def read(self, x: Tensor, past: Past | None = None) -> tuple[Tensor, Past, list[Tensor]]:
-        """Reads (n, length, width) on top of `past`, whose n divides this one. Returns what the last layer says, the keys
-        and values of all, and what each layer says."""
+    def read(self, x: Tensor, past: Past | None = None) -> Read:
+        """Reads (n, length, width) on top of `past`, whose n divides this one."""
         count, length, _ = x.shape
         before = 0 if past is None else past[0][0].shape[2]
         rotary = self.text.rotary_emb(x, torch.arange(before, before + length)[None])
@@ -123,7 +132,19 @@ class Pocket(nn.Module):
             x = x + attention.o_proj(out.transpose(1, 2).reshape(count, length, -1))
             x = x + layer.mlp(layer.post_attention_layernorm(x))
             said.append(x)
-        return self.text.norm(x), found, said
+        return Read(self.text.norm(x), found, said)
+
+    def looks(self, index: int, read: Read, row: Tensor, at: Tensor) -> Tensor:
+        """Where a layer looks from places of what was read: (places, all places), how much any of its heads does."""
+        layer, keys = self.text.layers[index], read.past[index][0]
+        x = read.layers[index - 1]
+        before = keys.shape[2] - x.shape[1]
+        q = layer.self_attn.q_proj(layer.input_layernorm(x[row, at])).unflatten(-1, (-1, keys.shape[-1]))
+        q, _ = apply_rotary_pos_emb(q, q, *(turn[0] for turn in self.text.rotary_emb(x, before + at[None])))
+        scores = torch.einsum("nhd,nhld->nhl", q, keys.index_select(0, row)) * keys.shape[-1] ** -0.5
+        hidden = torch.arange(keys.shape[2]) > before + at[:, None]
+        scores = scores.masked_fill(hidden[:, None], -math.inf).softmax(-1)
+        return 1 - (1 - scores).prod(1)
 
     def logits(self, x: Tensor) -> Tensor:
         return self.whole.lm_head(x)

@@ -107,25 +107,29 @@ def shuffled(facts: list[Fact], rng: random.Random) -> list[Fact]:
 # --- score ---
 
 
-def right_score(told: list[Fact], reference: list[Fact], clip: Clip, kept: bool) -> tuple[int, str]:
-    """The score, and the reason for it."""
+def right_score(told: list[Fact], reference: list[Fact], clip: Clip, kept: bool) -> tuple[int, str, Fact | None]:
+    """The score, the reason for it, and the fact that the reason ends with."""
     facts = clip.facts
     mistakes = [fact for fact in told if fact not in facts]
     missing = [fact for fact in reference if fact not in told]
-    more = [fact for fact in told if fact not in reference]
+    named = None
     if mistakes:
         share = len(mistakes) / len(told)
         score = 0 if share == 1 else 1 if share > 0.5 else 2
-        reason = f"It is not shown that {plain(mistakes[0])}."
+        reason, named = "It is not shown that", mistakes[0]
     elif missing:
-        score, reason = 2, f"It is left out that {plain(missing[0])}."
-    elif more:
-        score, reason = 4, f"All is right, and it also tells that {plain(more[0])}."
+        score, reason, named = 2, "It is left out that", missing[0]
+    elif len(told) > len(reference):
+        score, reason = 4, "All is right, and it tells more than the reference."
     else:
         score, reason = 3, "All is right and nothing is left out."
     if not kept and score > 1:
-        score, reason = 1, "The length is not that of the reference."
-    return score, reason
+        score, reason, named = 1, "The length is not that of the reference.", None
+    return score, reason, named
+
+
+def reason_text(reason: str, named: Fact | None) -> str:
+    return f"{reason} {plain(named)}." if named else reason
 
 
 def score_sample(clip: Clip, other: Clip, rng: random.Random, want: int | None = None, kind: str | None = None) -> Sample:
@@ -201,11 +205,13 @@ def _try_score(clip: Clip, other: Clip, rng: random.Random, want: int, kind: str
             return None
         made = sentences.caption(told, kind, rng)
     text, ends = made
-    score, reason = right_score(told, reference, clip, kept)
+    score, reason, named = right_score(told, reference, clip, kept)
     sample = Sample("score", {"caption_type": kind, "caption": text, "reference": reference_text}, "", score=score)
-    sample.answer = f'{{"score": {score}, "reason": "{reason}"}}'
+    sample.answer = f'{{"score": {score}, "reason": "{reason_text(reason, named)}"}}'
     sample.marks = [("caption", end, fact, fact in clip.facts) for end, fact in ends]
     sample.marks += [("reference", end, fact, fact in told) for end, fact in reference_ends]
+    if named:
+        sample.marks.append(("reason", sample.answer.index(reason) + len(reason), named, True))
     return sample
 
 

@@ -7,13 +7,16 @@
     python models/pocket/train.py --out DIR --part whole --workers 2       # both together
     python models/pocket/export.py --state DIR/whole.pt
     python models/pocket/train.py --out DIR --part counts --workers 2      # goes on from a checkpoint: the shipped one, or --begin
+    python models/pocket/export.py --state DIR/counts.pt
+    python models/pocket/train.py --out DIR --part reasons --workers 2     # so does this
 
 `tower` learns to tell from pixels what `sights.py` says of each cell of a frame. `decoder` learns the three tasks from the true
 numbers: first to copy, to look up and to follow shapes (`words`), then the tasks with a few words of their rubric (`short`).
 `whole` puts one behind the other and goes on with pictures and the whole rubric. `counts` goes on from a checkpoint, mostly
-with texts and with the tower as it is. Heads that are not part of the checkpoint also ask some layers what became of each
-shape, what it does, and which statements are right; so `counts` first learns these alone (`heads`). The rubric is read once
-for a batch and the frames once for a clip, and gradients flow through both.
+with texts and with the tower as it is, and `reasons` with the last layers alone and the facts that reasons name. Heads that are
+not part of the checkpoint also ask some layers what became of each shape, what it does, and which statements are right; so these
+two first learn the heads alone (`heads`). The rubric is read once for a batch and the frames once for a clip, and gradients flow
+through both.
 
 DIR keeps a checkpoint of each part, written every few minutes; a run that is stopped goes on where it was. With `--workers 2`
 each step has the samples of two processes, which share their gradients.
@@ -35,7 +38,7 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from batches import FIELDS, HERE, Batch, Pictures, Rows, Words, clip_batch, eyes_batch, list_batch, text_batch
-from model import CHANGE_LAYER, FACT_LAYER, FOUND_LAYER, ORDER_LAYER, TRUTH_LAYER, Pocket
+from model import CHANGE_LAYER, FACT_LAYER, FOUND_LAYER, ORDER_LAYER, TRUTH_LAYER, Pocket, Read
 from sights import TOLD
 from tasks import COUNTED, IMAGE
 from world import SHAPES
@@ -48,7 +51,12 @@ PARTS: dict[str, dict[str, tuple[int, float, float]]] = {
     "decoder": {"words": (1350, 1.0, 1.0), "short": (1200, 0.8, 0.3)},
     "whole": {"full": (590, 0.5, 0.02)},
     "counts": {"heads": (60, 1.0, 1.0), "counts": (1300, 0.3, 0.01)},
+    "reasons": {"heads": (60, 1.0, 1.0), "reasons": (1000, 0.4, 0.01)},
 }
+# Those that go on from a checkpoint.
+LATER = ("counts", "reasons")
+# The layers that `reasons` changes; the others know what they have to.
+LATE = (TRUTH_LAYER, FOUND_LAYER, FOUND_LAYER + 1)
 
 
 def parts(words: Words, stage: str, rng: random.Random, step: int) -> list[Batch | Pictures]:
@@ -60,11 +68,12 @@ def parts(words: Words, stage: str, rng: random.Random, step: int) -> list[Batch
     if stage == "short":
         texts = [text_batch(words, "hallucination", 4, True, rng), text_batch(words, "omission", 7, True, rng, cut=0.85)]
         return [*texts, clip_batch(words, 2, 5, 3, True, False, rng)]
-    if stage in ("heads", "counts"):
+    if stage in ("heads", "counts", "reasons"):
+        count, reasons = (3, 10) if stage == "reasons" else (4, 0)
         # The whole rubric of one task in turn: with all three a step costs more than twice as much.
         short = [step % 3 != turn for turn in range(3)]
-        texts = [text_batch(words, "hallucination", 4, short[0], rng), text_batch(words, "omission", 4, short[1], rng)]
-        return [*texts, clip_batch(words, 2, 5, 1, short[2], True, rng)]
+        texts = [text_batch(words, task, count, short[turn], rng) for turn, task in enumerate(("hallucination", "omission"))]
+        return [*texts, clip_batch(words, 2, 5, 1, short[2], True, rng, reasons)]
     # The whole rubric every other time: without it a step costs little more than half.
     short, text = step % 2 == 1, ("hallucination", "omission", "omission")[step // 2 % 3]
     return [text_batch(words, text, 6, short, rng), clip_batch(words, 2, 5, 2, short, True, rng), eyes_batch(8, rng)]
@@ -122,7 +131,7 @@ def truth_loss(head: torch.nn.Module, layer: torch.Tensor, marks: torch.Tensor) 
 def telling_loss(model: Pocket, layers: list[torch.Tensor], rows: Rows) -> tuple[torch.Tensor, float]:
     """The same for statements, where each of them ends, and of where it stands."""
     # The others stand where no statement ends.
-    others = ("answer", "flag", "next", "ended", "before", *COUNTED)
+    others = ("answer", "flag", "next", "ended", "before", "reason", *COUNTED)
     found = [rows.marks[field] for field in FIELDS if field not in others]
     marks = torch.cat(found)
     row, at = marks[:, :2].T
@@ -173,7 +182,7 @@ def answer_loss(model: Pocket, words: Words, task: str, rows: Rows, hidden: torc
         told["score"] = good[digit].float().mean().item()
         # The score is one token of many and worth more than the rest of the answer.
         loss = loss + 0.5 * each[digit].mean()
-    if task in ("list", "hallucination", "omission"):
+    if task in ("list", "hallucination", "omission", "reasons"):
         # So are labels: the tokens that are hard to tell are a few of hundreds.
         loss = loss + 0.5 * each.topk(max(1, len(each) // 20)).values.mean()
         # And so are the counts.
@@ -184,11 +193,22 @@ def answer_loss(model: Pocket, words: Words, task: str, rows: Rows, hidden: torc
     return loss, told
 
 
+def reason_loss(model: Pocket, read: Read, rows: Rows) -> tuple[torch.Tensor, dict]:
+    """How far a late layer is from looking at the statement that the reason names, before it is written, and from knowing its
+    fact; and how often it does."""
+    row, at, target = rows.marks["reason"][:, :3].T
+    looks = model.looks(FOUND_LAYER, read, row, at)
+    before = looks.shape[-1] - rows.tokens.shape[1]
+    looked = looks[torch.arange(len(row)), before + target]
+    knowing, told = fact_loss(model.facts, read.layers[FOUND_LAYER][row, at], rows.marks["reason"][:, 4:])
+    return knowing - looked.clamp(min=1e-6).log().mean(), {"looked": looked.mean().item(), "named": told}
+
+
 def losses(model: Pocket, words: Words, batch: Batch | Pictures) -> tuple[torch.Tensor, str, dict]:
     if isinstance(batch, Pictures):
         loss, told = seeing_loss(model, batch, *model.see(batch.looks))
         return loss, "eyes", told
-    _, past, _ = model.read(model.embed(torch.tensor([batch.prefix])))
+    past = model.read(model.embed(torch.tensor([batch.prefix]))).past
     loss, told, shown = 0.0, {}, batch.shown
     if shown is not None:
         if shown.pictures is None:
@@ -202,16 +222,29 @@ def losses(model: Pocket, words: Words, batch: Batch | Pictures) -> tuple[torch.
         embeds = model.embed(shown.tokens)
         where = shown.tokens == words.id(IMAGE)
         embeds = embeds.masked_scatter(where[..., None], rows.to(embeds.dtype))
-        _, past, layers = model.read(embeds, past)
-        becoming, found = becoming_loss(model, layers, where, batch)
+        seen = model.read(embeds, past)
+        past = seen.past
+        becoming, found = becoming_loss(model, seen.layers, where, batch)
         loss, told = loss + 0.5 * becoming, told | found
-        layers = model.read(model.embed(shown.statements.tokens), past)[2]
+        layers = model.read(model.embed(shown.statements.tokens), past).layers
         alone, told["alone"] = truth_loss(model.truth, layers[TRUTH_LAYER], shown.statements.marks["caption"])
         telling, told["said"] = telling_loss(model, layers, shown.statements)
         loss = loss + alone + 0.3 * telling
-    hidden, _, layers = model.read(model.embed(batch.rows.tokens), past)
-    answering, found = answer_loss(model, words, batch.task, batch.rows, hidden)
+        if shown.reasons is not None:
+            read = model.read(model.embed(shown.reasons.tokens), past)
+            answering, found = answer_loss(model, words, "reasons", shown.reasons, read.last)
+            looking, looked = reason_loss(model, read, shown.reasons)
+            loss = loss + answering + looking
+            for head, field in ((model.truth, "caption"), (model.told, "reference")):
+                loss = loss + 0.5 * truth_loss(head, read.layers[TRUTH_LAYER], shown.reasons.marks[field])[0]
+            told |= {f"reasons {name}": value for name, value in (found | looked).items()}
+    read = model.read(model.embed(batch.rows.tokens), past)
+    layers = read.layers
+    answering, found = answer_loss(model, words, batch.task, batch.rows, read.last)
     loss, told = loss + answering, told | found
+    if shown is not None and shown.reasons is not None:
+        looking, found = reason_loss(model, read, batch.rows)
+        loss, told = loss + looking, told | found
     if batch.task != "facts":
         telling, told["meant"] = telling_loss(model, layers, batch.rows)
         order, found = order_loss(model, layers, batch.rows)
@@ -240,8 +273,9 @@ def optimisers(model: Pocket, part: str) -> list[tuple[torch.optim.Optimizer, fl
     seen = ("vision_model", "connector", "patches", "numbers")
     for name, parameter in model.named_parameters():
         of_tower = any(name.startswith(word) or f".{word}." in name for word in seen)
-        fixed = {"tower": not of_tower, "decoder": of_tower, "whole": False, "counts": of_tower}[part]
-        if fixed or part in ("whole", "counts") and name.startswith("rows_of"):
+        early = name.startswith("whole.") and not any(f".layers.{layer}." in name for layer in LATE)
+        fixed = {"tower": not of_tower, "decoder": of_tower, "whole": False, "counts": of_tower, "reasons": of_tower or early}[part]
+        if fixed or part in ("whole", *LATER) and name.startswith("rows_of"):
             parameter.requires_grad_(False)
         elif "patch_embedding" in name:
             groups["patch"].append(parameter)
@@ -284,7 +318,7 @@ def start(options: argparse.Namespace, model: Pocket) -> None:
             state = torch.load(options.out / f"{part}.pt", weights_only=False)["model"]
             model.load_state_dict({name: state[name] for name in model.state_dict() if name in state}, strict=False)
         model.join()
-    if options.part == "counts":
+    if options.part in LATER:
         trained = type(model.whole).from_pretrained(options.begin, dtype=torch.float32)
         model.whole.load_state_dict(trained.state_dict())
 
@@ -315,7 +349,7 @@ def work(worker: int, options: argparse.Namespace, meeting: str) -> None:
         start(options, model)
     if worker == 0:
         print("at", stage, step, f"after {spent / 60:.0f} minutes", flush=True)
-    everything = options.part in ("whole", "counts")
+    everything = options.part in ("whole", *LATER)
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad or everything]
     shipped = [parameter for parameter in model.whole.parameters() if parameter.requires_grad]
 
@@ -376,7 +410,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--part", choices=PARTS, required=True)
-    parser.add_argument("--begin", type=Path, default=HERE, help="the checkpoint that `counts` begins with")
+    parser.add_argument("--begin", type=Path, default=HERE, help="the checkpoint that `counts` and `reasons` begin with")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, with one worker")
