@@ -173,6 +173,8 @@ fn a_demo_overwrites_nobodys_files() {
     capjudge(&workspace, "demo --out mine").exits(2).says("holds no demo of this version; choose another --out");
     assert_eq!(workspace.read("mine/captions.jsonl"), "my own\n");
     assert!(!workspace.path("mine/clip-1.mp4").exists());
+    // A file where the folder would be.
+    capjudge(&workspace, "demo --out mine/captions.jsonl").exits(1).says("choose another --out");
 }
 
 #[test]

@@ -175,8 +175,9 @@ fn named(path: &Path, error: &dyn Display) -> anyhow::Error {
 
 /// Puts the clips and captions into a folder that is empty or holds them already: nobody's files are overwritten.
 fn unpack(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|error| named(folder, &error))?;
-    let mut entries = fs::read_dir(folder).map_err(|error| named(folder, &error))?;
+    let unusable = |error| anyhow!("{}: {error}; choose another --out", folder.display());
+    fs::create_dir_all(folder).map_err(unusable)?;
+    let mut entries = fs::read_dir(folder).map_err(unusable)?;
     let is_demo =
         FILES.first().is_some_and(|(name, bytes)| fs::read(folder.join(name)).is_ok_and(|there| there == *bytes));
     if !is_demo && entries.next().is_some() {
