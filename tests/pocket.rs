@@ -1,6 +1,7 @@
 //! The built-in judge, end to end: the demo, and that it looks at what it judges.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use capjudge::kernels::Level;
@@ -51,10 +52,12 @@ fn right_verdicts(verdicts: &[Value]) -> usize {
     let is_right = |verdict: &&Value| {
         let right = known.iter().find(|right| right["id"] == verdict["id"]).unwrap();
         let outcome = &verdict["outcome"];
-        match outcome["counts"].as_object() {
-            Some(counts) => counts.iter().all(|(name, count)| right[name] == *count),
-            None => ["score", "reason"].iter().all(|name| right[*name] == outcome[*name]),
-        }
+        let (told, names): (&Value, &[&str]) = match verdict["task"].as_str().unwrap() {
+            "hallucination" => (&outcome["counts"], &["HALLUCINATION_COUNT"]),
+            "omission" => (&outcome["counts"], &["TOTAL_OMISSION_COUNT", "INSERTED_OMISSION_COUNT"]),
+            _ => (outcome, &["score", "reason"]),
+        };
+        names.iter().all(|name| right[name] == told[name])
     };
     verdicts.iter().filter(is_right).count()
 }
@@ -73,8 +76,12 @@ fn the_demo_ranks_two_systems_and_writes_a_report() {
     }
     match fs::read_to_string(&snapshot) {
         Ok(wanted) => assert_eq!(ran.stdout, wanted),
-        Err(_) => assert!(ran.stdout.contains("1. lantern"), "{}", ran.stdout),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            assert!(ran.stdout.contains("1. lantern"), "{}", ran.stdout);
+        }
+        Err(error) => panic!("{}: {error}", snapshot.display()),
     }
+    // On every machine, with room for a few answers at near ties that come out otherwise there.
     for (task, share) in [("hallucination", 22), ("omission", 22), ("score", 20)] {
         let right = right_verdicts(&workspace.lines(&format!("runs/demo/{task}/verdicts.jsonl")));
         assert!(right >= share, "{task}: {right} of 24 are right");

@@ -201,7 +201,7 @@ class Batch:
 
     task: str
     prefix: list[int]
-    rows: Rows | None
+    rows: Rows
     shown: Shown | None = None
 
 
@@ -253,7 +253,7 @@ def list_batch(words: Words, count: int, rng: random.Random) -> Batch:
         ids += listed
         asked = [rng.choice([fact, _alike(fact, rng)]) for fact in rng.sample(facts, min(3, len(facts)))] + [tasks.some_fact(rng)]
         for fact in asked:
-            same = [other for other in facts if other.who == fact.who]
+            same = tasks.of_same(fact, facts)
             question = words.encode(f"• This event — {plain(fact)}; truth:")
             label = "SUPPORTED" if fact in facts else "HALLUCINATED"
             answer = words.encode(f" {tasks.found(same, fact)} — was {label}\n")
@@ -332,7 +332,7 @@ def clip_batch(
     for index, clip in enumerate(clips):
         # All scores are as likely, and none is always told of the same clip.
         for want in rng.sample(range(5), each):
-            other = clips[(index + rng.randrange(1, count)) % count] if count > 1 else Clip.random(rng)
+            other = clips[(index + rng.randrange(1, count)) % count]
             rows.append(words.row(tasks.score_sample(clip, other, rng, want)))
         if not each:
             rows.append((*words.answered(words.encode(BEHIND + QUESTION + FOOT), words.encode(facts_text(clip))), []))

@@ -53,7 +53,7 @@ def record(index: int, clip: Clip, system: str, kind: str, rng: random.Random) -
     out |= {"events": events, "caption_type": kind, "reference": reference_text}
     if len(events) > 2:
         out["inserted_index"] = rng.randrange(len(events))
-    omitted = [fact.who not in {other.who for other in told} for fact in clip.facts]
+    omitted = [not tasks.of_same(fact, told) for fact in clip.facts]
     right = {
         "id": out["id"], "HALLUCINATION_COUNT": sum(fact not in clip.facts for fact in told), "TOTAL_OMISSION_COUNT": sum(omitted),
         "INSERTED_OMISSION_COUNT": int("inserted_index" in out and omitted[out["inserted_index"]]),

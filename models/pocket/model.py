@@ -18,7 +18,7 @@ from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from sights import BUMPS, CELLS, CHANGES, NUMBERS, TOLD
-from tasks import SIDE
+from tasks import SIDE, STATED
 from world import COLOURS, FORMS, SHAPES
 
 # A frame is 8 x 8 patches, of which 2 x 2 become a row in the prompt.
@@ -81,7 +81,7 @@ class Pocket(nn.Module):
         self.told = nn.Linear(width, 1)
         self.there = nn.Linear(width, 1)
         self.inserted = nn.Linear(width, 1)
-        self.fields = nn.Linear(width, 7)
+        self.fields = nn.Linear(width, len(STATED))
         self.before = nn.Linear(width, sum(TOLD))
         self.order = nn.Linear(width, FACTS)
         self.last = nn.Linear(width, 1)

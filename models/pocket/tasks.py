@@ -29,6 +29,8 @@ PROMPTS = Path(__file__).resolve().parents[2] / "prompts"
 FRAMES = 8
 SIDE = 96
 TASKS = ["hallucination", "omission", "score"]
+# The fields in which statements are told whole: of a record, and of an answer.
+STATED = ["caption", "reference", "events", "inserted_event", "listed", "found"]
 
 
 @dataclass
@@ -132,10 +134,10 @@ def reason_text(reason: str, named: Fact | None) -> str:
     return f"{reason} {plain(named)}." if named else reason
 
 
-def score_sample(clip: Clip, other: Clip, rng: random.Random, want: int | None = None, kind: str | None = None) -> Sample:
+def score_sample(clip: Clip, other: Clip, rng: random.Random, want: int | None = None) -> Sample:
     """A caption for a clip whose right score is the wanted one. `other` is a clip that somebody might take it for."""
     want = rng.randrange(5) if want is None else want
-    kind = kind or rng.choice(TYPES)
+    kind = rng.choice(TYPES)
     while True:
         sample = _try_score(clip, other, rng, want, kind)
         if sample is not None and sample.score == want:
@@ -232,6 +234,11 @@ def events(facts: list[Fact], rng: random.Random) -> list[dict]:
     return [{"caption": capital(sentences.said(fact, rng, tense=rng.choice([0, 0, 0, 1])))} for fact in facts]
 
 
+def of_same(fact: Fact, facts: list[Fact]) -> list[Fact]:
+    """What a text says of a fact's shape. An event is omitted if a caption says nothing of it."""
+    return [other for other in facts if other.who == fact.who]
+
+
 def hallucination_sample(clip: Clip | Scene, rng: random.Random) -> Sample:
     truth = shuffled(clip.facts, rng)
     told = []
@@ -256,7 +263,7 @@ def hallucination_sample(clip: Clip | Scene, rng: random.Random) -> Sample:
     answer.text += "\nCRITERIA_REVIEW:\n- Apply the hallucination criteria defined in STEP 2 above.\n\nEVENT-BY-EVENT REASONING:\n"
     count = 0
     for number, fact in enumerate(told, 1):
-        same = [true for true in truth if true.who == fact.who]
+        same = of_same(fact, truth)
         if fact in truth:
             label, because = "SUPPORTED", "the ground truth says so"
         else:
@@ -353,7 +360,7 @@ def omission_sample(clip: Clip | Scene, rng: random.Random, review: str = REVIEW
     answer.text += f"\nCRITERIA_REVIEW:\n{review}\n\nEVENT-BY-EVENT REASONING:\n"
     total, of_inserted = 0, 0
     for number, fact in enumerate(truth, 1):
-        same = [other for other in told if other.who == fact.who]
+        same = of_same(fact, told)
         if same:
             label, because = "INFERRED", "the caption tells of it"
         else:

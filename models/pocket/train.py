@@ -1,9 +1,9 @@
 """Trains the pocket judge on CPU.
 
     pip install torch torchvision transformers tokenizers numpy pillow
-    python models/pocket/tokens.py                                         # once: the tokenizer
-    python models/pocket/train.py --out DIR --part tower &                 # one core each, at the same time
-    python models/pocket/train.py --out DIR --part decoder
+    python models/pocket/tokens.py                                         # only before training from nothing
+    python models/pocket/train.py --out DIR --part tower
+    python models/pocket/train.py --out DIR --part decoder --workers 2
     python models/pocket/train.py --out DIR --part whole --workers 2       # both together
     python models/pocket/export.py --state DIR/whole.pt
     python models/pocket/train.py --out DIR --part counts --workers 2      # goes on from a checkpoint: the shipped one, or --begin
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import hashlib
 import json
 import math
 import random
@@ -37,10 +38,10 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
-from batches import FIELDS, HERE, Batch, Pictures, Rows, Words, clip_batch, eyes_batch, list_batch, text_batch
+from batches import HERE, Batch, Pictures, Rows, Words, clip_batch, eyes_batch, list_batch, text_batch
 from model import CHANGE_LAYER, FACT_LAYER, FOUND_LAYER, ORDER_LAYER, TRUTH_LAYER, Pocket, Read
 from sights import TOLD
-from tasks import COUNTED, IMAGE
+from tasks import COUNTED, IMAGE, STATED
 from world import SHAPES
 
 # Options of the C library's memory.
@@ -130,9 +131,7 @@ def truth_loss(head: torch.nn.Module, layer: torch.Tensor, marks: torch.Tensor) 
 
 def telling_loss(model: Pocket, layers: list[torch.Tensor], rows: Rows) -> tuple[torch.Tensor, float]:
     """The same for statements, where each of them ends, and of where it stands."""
-    # The others stand where no statement ends.
-    others = ("answer", "flag", "next", "ended", "before", "reason", *COUNTED)
-    found = [rows.marks[field] for field in FIELDS if field not in others]
+    found = [rows.marks[field] for field in STATED]
     marks = torch.cat(found)
     row, at = marks[:, :2].T
     x = layers[FACT_LAYER][row, at]
@@ -315,10 +314,18 @@ def start(options: argparse.Namespace, model: Pocket) -> None:
     """What a part begins with."""
     if options.part == "whole":
         for part in ("tower", "decoder"):
-            state = torch.load(options.out / f"{part}.pt", weights_only=False)["model"]
+            kept = torch.load(options.out / f"{part}.pt", weights_only=False)
+            stage, (steps, _, _) = list(PARTS[part].items())[-1]
+            if (kept["stage"], kept["step"]) != (stage, steps):
+                raise SystemExit(f"{part}.pt is at step {kept['step']} of {kept['stage']}: finish --part {part} first")
+            state = kept["model"]
             model.load_state_dict({name: state[name] for name in model.state_dict() if name in state}, strict=False)
         model.join()
     if options.part in LATER:
+        # Ids of another tokenizer would be other words.
+        tokenizer = hashlib.sha256((HERE / "tokenizer.json").read_bytes()).hexdigest()
+        if tokenizer not in options.begin.with_suffix(".toml").read_text():
+            raise SystemExit(f"{HERE / 'tokenizer.json'} is not the one that {options.begin} was trained with")
         trained = type(model.whole).from_pretrained(options.begin, dtype=torch.float32)
         model.whole.load_state_dict(trained.state_dict())
 
@@ -413,9 +420,11 @@ def main() -> None:
     parser.add_argument("--begin", type=Path, default=HERE, help="the checkpoint that `counts` and `reasons` begin with")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, with one worker")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, with one worker")
     parser.add_argument("--float32", action="store_true", help="no bfloat16 in matrix products")
     options = parser.parse_args()
+    if options.workers > 1 and math.isfinite(options.minutes):
+        parser.error("--minutes goes with one worker only")
     options.out.mkdir(parents=True, exist_ok=True)
     if options.workers == 1:
         work(0, options, "")

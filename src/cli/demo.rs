@@ -189,7 +189,7 @@ fn unpack(folder: &Path) -> Result<()> {
     }
     for (name, bytes) in FILES {
         let path = folder.join(name);
-        write_if_other(&path, bytes).map_err(|error| named(&path, &error))?;
+        write_if_other(&path, bytes).map_err(unusable)?;
     }
     Ok(())
 }
