@@ -194,7 +194,7 @@ def answer_loss(model: Pocket, words: Words, task: str, rows: Rows, hidden: torc
 
 def reason_loss(model: Pocket, read: Read, rows: Rows) -> tuple[torch.Tensor, dict]:
     """How far a late layer is from looking at the statement that the reason names, before it is written, and from knowing its
-    fact; and how often it does."""
+    fact; how much any of its heads looks there, and how often the fact is known."""
     row, at, target = rows.marks["reason"][:, :3].T
     looks = model.looks(FOUND_LAYER, read, row, at)
     before = looks.shape[-1] - rows.tokens.shape[1]

@@ -175,9 +175,9 @@ fn named(path: &Path, error: &dyn Display) -> anyhow::Error {
 
 /// Puts the clips and captions into a folder that is empty or holds them already: nobody's files are overwritten.
 fn unpack(folder: &Path) -> Result<()> {
-    let unusable = |error| anyhow!("{}: {error}; choose another --out", folder.display());
-    fs::create_dir_all(folder).map_err(unusable)?;
-    let mut entries = fs::read_dir(folder).map_err(unusable)?;
+    let unusable = |path: &Path, error| anyhow!("{}: {error}; choose another --out", path.display());
+    fs::create_dir_all(folder).map_err(|error| unusable(folder, error))?;
+    let mut entries = fs::read_dir(folder).map_err(|error| unusable(folder, error))?;
     let is_demo =
         FILES.first().is_some_and(|(name, bytes)| fs::read(folder.join(name)).is_ok_and(|there| there == *bytes));
     if !is_demo && entries.next().is_some() {
@@ -189,7 +189,7 @@ fn unpack(folder: &Path) -> Result<()> {
     }
     for (name, bytes) in FILES {
         let path = folder.join(name);
-        write_if_other(&path, bytes).map_err(unusable)?;
+        write_if_other(&path, bytes).map_err(|error| unusable(&path, error))?;
     }
     Ok(())
 }
